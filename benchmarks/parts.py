@@ -33,15 +33,14 @@ class Cell:
         self.runs, self.dev_runs = tables["part_runs"], tables["dev_part_runs"]
         self.buckets = table(folder, "query_buckets").set_index("query_id").bucket
         self.search = json.loads(artifact(folder, "results.json").read_text())["search"]
-        given = [tables[name] for name in TABLES[:3]]
-        queries, qrels = given[1:]
+        corpus, queries, qrels = (tables[name] for name in TABLES[:3])
         is_trained_on = qrels.query_id.isin(queries.query_id[queries.split == "train"])
         self.positives = set(qrels.document_id[is_trained_on & (qrels.relevance > 0)])
         pseudo_queries = tables["pseudo_queries"]
         lacking = unlabelled_splits(queries, qrels)
-        self.dev = with_pseudo_tests(*given, pseudo_queries, {"dev"} & {*lacking})
+        self.dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, {"dev"} & {*lacking})
         self.labelled = set(queries.query_id)
-        self.test = with_pseudo_tests(*given, pseudo_queries, {"test"} & {*lacking})
+        self.test = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, {"test"} & {*lacking})
         self.truth = of_documents(
             self.test[2][self.test[2].query_id.isin(self.buckets.index)], self.test[0]
         )

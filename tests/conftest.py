@@ -91,7 +91,8 @@ def static_models() -> Path:
     Distilling takes over a minute, so a model made by an earlier run is taken, or one is kept in
     ``build``.
     """
-    from anmi.retrieval.encoders import MINILM_SHA256, STATIC_DIMENSIONS, load_encoder
+    from anmi.retrieval.encoders import STATIC_DIMENSIONS, load_encoder
+    from anmi.retrieval.model_folder import MINILM_SHA256
 
     name = f"static-{STATIC_DIMENSIONS}-{MINILM_SHA256[:12]}"
     kept = ROOT / "build" / "test-store" / "models"

@@ -130,8 +130,9 @@ def test_settings_of_variants_make_a_recipe_that_differs(settings: str) -> None:
 
 
 FILES = sorted((ROOT / "conf" / "base").glob("parameters*.yml"))
-# A place that depends on globals.yml, and a mapping that Kedro would merge with the user's.
-OTHERWISE = {"ingestion.marks", "elo.judges"}
+# A place that depends on globals.yml, a mapping that Kedro would merge with the user's, and a word for
+# all parts.
+OTHERWISE = {"ingestion.marks", "elo.judges", "search.parts"}
 
 
 def leaves(model: BaseModel, place: str) -> Iterator[tuple[str, Any]]:

@@ -24,8 +24,8 @@ def save_classifier(folder: Path, labels: int = 1, seed: int = 0, broken: bool =
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-    from anmi.retrieval.encoders import minilm_folder
     from anmi.retrieval.kinds import quiet
+    from anmi.retrieval.model_folder import minilm_folder
 
     torch.manual_seed(seed)
     config = BertConfig(

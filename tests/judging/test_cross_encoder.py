@@ -31,7 +31,7 @@ from anmi.judging.cross_encoder import (
     training_pairs,
 )
 from anmi.judging.denoise import DOUBTFUL, Judge, Judgments, soft_labels
-from anmi.retrieval.encoders import minilm_folder
+from anmi.retrieval.model_folder import minilm_folder
 from anmi.store import Store
 
 FOLDS = 3

@@ -27,6 +27,7 @@ from anmi.pipelines.params import ConsistencyParams, EvaluationParams
 from anmi.pipelines.selection.nodes import make_training_rows, select_negatives, summarise_selection
 from anmi.pipelines.training.nodes import check_splits
 from anmi.report.console import results_table
+from anmi.search.fit import PART_COLUMNS
 from anmi.selection.recipe import recipe_book
 
 NONE_RELATED = empty("document_id", "other_id", "kind")
@@ -365,18 +366,8 @@ def test_where_no_query_is_asked_nothing_is_measured(
     }
     tables["qrels"] = pd.DataFrame({"query_id": ["q0"], "document_id": ["d0"], "relevance": 1})
     params = EvaluationParams()
-    runs = run_systems(
-        search_index=nothing,
-        terms=nothing,
-        corpus_encoder=nothing,
-        **tables,
-        encoder="static",
-        recipe="",
-        params=params,
-        dense=nothing,
-        store=nothing,
-        given_runs=nothing,
-    )
+    ranked = pd.DataFrame(PART_COLUMNS, index=[])
+    runs = run_systems(ranked, nothing, **tables, recipe="", params=params, given_runs=nothing)
     scores = score_runs(runs, **tables, params=params, recipe="mine")
     assert len(runs) == len(scores) == 0 and "ndcg@10" in scores
     assert describe_hardness(scores, queries, tables["pseudo_queries"], params)["buckets"] == []

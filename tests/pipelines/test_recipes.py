@@ -33,6 +33,7 @@ from anmi.pipelines.params import (
     DenseParams,
     EloParams,
     IngestionParams,
+    SearchParams,
     SelectionParams,
 )
 from anmi.pipelines.selection import pipeline as selection
@@ -171,6 +172,7 @@ def mine(
         "seed": 5,
         "engine": IN_PROCESS,
         "ingestion": IngestionParams(),
+        "search": SearchParams(parts=("bm25", "trained")),
         "selection": SelectionParams(),
         "training": TrainingParams(),
     }

@@ -26,6 +26,7 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.corpus_encoder import corpus_encoder, save
 from anmi.retrieval.encoders import Role, embed_by_name, embedding_fingerprint, encode, load_encoder
 from anmi.retrieval.kinds import OWN, Prompts, is_routed, is_static, prompts_of, quiet, two_encoders
+from anmi.retrieval.model_folder import minilm_folder
 from anmi.retrieval.spelling import spelling_of
 from anmi.retrieval.terms import Terms
 from anmi.retrieval.token_table import TokenTable, table_of, token_table
@@ -451,7 +452,7 @@ def table_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(encoders.minilm_folder() / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(minilm_folder() / "tokenizer.json"))
     tokenizer.no_truncation()
     if request.param is not None:
         tokenizer.enable_truncation(request.param)

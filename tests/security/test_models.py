@@ -16,8 +16,8 @@ from anmi.errors import AnmiError
 from anmi.files import measured
 from anmi.fingerprint import files_in
 from anmi.judging.cross_encoder import open_cross_encoder
-from anmi.retrieval.encoders import fingerprint, load_encoder, minilm_folder
-from anmi.retrieval.model_folder import check_folder, checked_model
+from anmi.retrieval.encoders import fingerprint, load_encoder
+from anmi.retrieval.model_folder import check_folder, checked_model, minilm_folder
 
 OWN = "sentence_transformers.sentence_transformer.modules"
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from anmi.retrieval.encoders import minilm_folder
 from anmi.retrieval.kinds import quiet
+from anmi.retrieval.model_folder import minilm_folder
 from anmi.training.batch import Batcher, Row, Tokeniser
 from anmi.training.losses.contrastive import WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature

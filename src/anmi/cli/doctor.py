@@ -78,8 +78,13 @@ def models(context: Any) -> Iterator[Finding]:
     from huggingface_hub import try_to_load_from_cache
 
     from anmi.hooks.checks import ENCODERS
-    from anmi.retrieval.encoders import MINILM_SHA256, minilm_folder, verify
-    from anmi.retrieval.model_folder import check_folder, is_folder
+    from anmi.retrieval.model_folder import (
+        MINILM_SHA256,
+        check_folder,
+        is_folder,
+        minilm_folder,
+        verify,
+    )
 
     verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     yield Finding("MiniLM", OK, "packaged, its weights as they should be")

@@ -27,9 +27,17 @@ from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.ragged import Float32s, Int64s
-from anmi.retrieval.encoders import MINILM_SHA256, fingerprint, minilm_folder, short_name, verify
+from anmi.retrieval.encoders import fingerprint, short_name
 from anmi.retrieval.kinds import autocast, device, in_float32, passes, quiet, resolve_precision
-from anmi.retrieval.model_folder import LOADING, check_text_model, checked_model, loading
+from anmi.retrieval.model_folder import (
+    LOADING,
+    MINILM_SHA256,
+    check_text_model,
+    checked_model,
+    loading,
+    minilm_folder,
+    verify,
+)
 from anmi.store import Store
 
 log = logging.getLogger(__name__)

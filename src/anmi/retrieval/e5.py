@@ -22,7 +22,7 @@ from anmi.errors import AnmiError, pip_install
 from anmi.files import aside
 from anmi.ragged import Float32s
 from anmi.retrieval import kinds
-from anmi.retrieval.encoders import verify
+from anmi.retrieval.model_folder import verify
 
 log = logging.getLogger(__name__)
 

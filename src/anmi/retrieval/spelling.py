@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from anmi.corpus.texts import Texts, taken
 from anmi.errors import pip_install
 from anmi.retrieval import e5
-from anmi.retrieval.encoders import minilm_folder
+from anmi.retrieval.model_folder import minilm_folder
 from anmi.retrieval.terms import counted_texts
 from anmi.retrieval.token_table import lowered_words
 
