@@ -16,10 +16,17 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from anmi.errors import AnmiError
-from anmi.hooks.checks import check_collection, check_encoder, check_packages, check_recipes
+from anmi.hooks.checks import (
+    check_collection,
+    check_encoder,
+    check_network,
+    check_packages,
+    check_recipes,
+)
 from anmi.judging.cross_encoder import open_cross_encoder
-from anmi.pipelines.params import BM25Params
+from anmi.pipelines.params import BM25Params, SearchParams
 from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.retrieval import e5
 from anmi.retrieval.encoders import load_encoder
 from anmi.selection.recipe import Recipe
 
@@ -43,6 +50,19 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(
     with pytest.raises(AnmiError, match=r"pip install \"anmi-retrieval\[code-mix\]\""):
         check_packages(merged_options(recipe, TrainingParams()))
     check_packages(merged_options(recipe, TrainingParams(options={"hardness": "none"})))
+
+
+def test_the_package_of_a_network_is_asked_for_before_mining(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(e5, "PACKAGE", "no_such_package")
+    for encoder, network in (("e5", "auto"), ("corpus", "e5")):
+        with pytest.raises(AnmiError, match=r"\[multilingual\]"):
+            check_network(encoder, SearchParams(network=network), tmp_path)
+    check_network("corpus", SearchParams(), tmp_path)
+    check_network("corpus", SearchParams(network="e5", parts=["bm25"]), tmp_path)
+    e5.folder_in(tmp_path).mkdir()
+    check_network("e5", SearchParams(), tmp_path)
 
 
 def test_a_sparse_retriever_is_no_encoder_to_mine_with(tmp_path: Path) -> None:

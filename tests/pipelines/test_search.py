@@ -155,9 +155,10 @@ class Run:
             runs = rank_by_parts(
                 search_parts=self.parts, terms=terms, params=self.params, store=store, **fitting
             )
+            self.dev_part_runs = runs["dev_part_runs"]
             self.search = fit_search(
                 search_parts=self.parts,
-                dev_part_runs=runs["dev_part_runs"],
+                dev_part_runs=self.dev_part_runs,
                 info=INFO,
                 recipe="mine",
                 search=params,
@@ -307,6 +308,22 @@ def test_systems_are_measured_by_exact_search_whatever_is_deployed(
         made.search.settings["weights"] == {"bm25": 0.75, "dense": 0.25}
         and made.search.settings["fit"] is None
     )
+
+
+def test_weights_are_fitted_no_deeper_than_trained_parts_ranked_dev_queries(
+    models: tuple[str, Path], tmp_path: Path
+) -> None:
+    fits = []
+    for depth in (100, 1000):
+        collection = tables()
+        corpus = collection["corpus"]
+        further = [corpus.assign(document_id=name + corpus.document_id) for name in ("a", "b")]
+        collection["corpus"] = pd.concat([corpus, *further], ignore_index=True)
+        folder = tmp_path / str(depth)
+        run = Run(models, folder, True, DENSE, collection=collection, depth=depth)
+        assert run.dev_part_runs.groupby("part")["rank"].max().max() == 100 < 3 * COUNT
+        fits.append(run.search.settings["fit"])
+    assert fits[0] == fits[1]
 
 
 def test_the_whole_corpus_is_ranked_when_asked_so_that_every_rank_is_known(

@@ -34,7 +34,7 @@ from anmi.errors import (
 from anmi.files import disk_error
 from anmi.hooks.mlflow import tracked_at
 from anmi.hooks.record import flatten
-from anmi.pipelines.params import AuditParams, sentence
+from anmi.pipelines.params import AuditParams, SearchParams, sentence
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import check_base, check_text_model, is_folder, is_sparse_folder
 from anmi.seeds import is_seed
@@ -118,6 +118,10 @@ class CheckHooks:
         self._evaluated = (
             catalog.load("params:evaluation").split if "run_systems" in nodes else None
         )
+        if "make_parts" in nodes:
+            store = self._context.project_path / self._context.config_loader["globals"]["store"]
+            encoder = catalog.load("params:encoder")
+            check_network(encoder, catalog.load("params:search"), store / "models")
         if "describe_hardness" in nodes:
             catalog.load("params:evaluation").hardness.check_installed()
 
@@ -231,6 +235,14 @@ def check_packages(options: TrainingOptions) -> None:
         HardnessParams(code_mix="language").check_installed()
     if options.masked_lm is not None:
         check_base(options.masked_lm)
+
+
+def check_network(encoder: str, search: SearchParams, models: Path) -> None:
+    """Refuse multilingual-e5-small where its package is missing or damaged; encoding would, hours later."""
+    from anmi.retrieval import e5
+
+    if encoder == "e5" or ("network" in search.parts and search.network == "e5"):
+        e5.check_package(models)
 
 
 def check_encoder(encoder: Any, project: Path) -> None:

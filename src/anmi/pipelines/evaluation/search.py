@@ -26,7 +26,7 @@ from anmi.retrieval.encoders import (
     folder_of,
     place_of,
 )
-from anmi.retrieval.fusion import equal
+from anmi.retrieval.fusion import DEPTH, equal
 from anmi.retrieval.index import build_index, spread_of_scores
 from anmi.retrieval.kinds import OWN, Prompts, device
 from anmi.retrieval.model_folder import is_sparse_folder
@@ -218,13 +218,14 @@ def rank_by_parts(
 ) -> dict[str, pd.DataFrame]:
     """Rank the corpus by each part for dev queries and for held-out ones.
 
-    For dev queries the trained parts have the ranking from before they were trained on them.
+    For dev queries the trained parts have the ranking from before they were trained on them, which
+    is 100 deep; the other parts are ranked no deeper.
     """
     fusion_depth = search_parts.settings["depth"]
     dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
     untrained = [name for name in search_parts.parts if name not in TRAINED]
     over_dev = changed(search_parts, terms, corpus, dev.corpus, dense, store)
-    dev_runs = runs_of_parts(over_dev, dev, fusion_depth, untrained)
+    dev_runs = runs_of_parts(over_dev, dev, min(fusion_depth, DEPTH), untrained)
     trained_runs = dev_run.rename(columns={"retriever": "part"})
     spreads = {name: part.spread for name, part in search_parts.parts.items()}
     trained_runs = trained_runs.assign(spread=trained_runs.part.map(spreads))
@@ -290,7 +291,7 @@ def fit_search(
             *dev,
             names=names,
             positives=positives,
-            depth=search.depth,
+            depth=min(search.depth, DEPTH),
             seed=seed,
         )
 

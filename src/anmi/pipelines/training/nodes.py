@@ -6,7 +6,7 @@ import logging
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from anmi.files import room
 from anmi.pipelines.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, estimate_tau_plus, merged_options
 from anmi.retrieval.encoders import OF_CORPUS, load_encoder, place_of, save_corpus_encoder
+from anmi.retrieval.fusion import DEPTH
 from anmi.retrieval.kinds import is_static
 from anmi.retrieval.model_folder import check_base
 from anmi.retrieval.pool import RelatedDocuments
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from anmi.training.sampling import PseudoRows
 
 log = logging.getLogger(__name__)
-# As deep as lists are fused by default.
-_DEV_DEPTH: Final = 100
 
 
 def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
@@ -236,7 +235,7 @@ def dev_ranking(
     found = (
         pd.DataFrame()
         if dev.empty
-        else ranked(model, dev, qrels, corpus, _DEV_DEPTH, precision=precision)
+        else ranked(model, dev, qrels, corpus, DEPTH, precision=precision)
     )
     return found.reindex(columns=["query_id", "document_id", "score", "rank"])
 
