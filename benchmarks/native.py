@@ -28,17 +28,17 @@ PEER: Final = "mine_hard_negatives"
 # Rows of the tables: encoder, labels and system, and how they are called.
 SHOWN: Final = {
     ("corpus", "all", "bm25"): "BM25",
+    ("corpus", "all", "network"): "network, untrained",
+    ("corpus", "all", "bm25_and_network"): "BM25 + network, untrained",
     ("static", "all", PEER): "`mine_hard_negatives`, MNRL, `static`",
     ("static", "all", "zero_shot"): "`static` before training",
     ("static", "all", "anmi"): "`static`, trained",
     ("static", "all", "hybrid"): "the same with BM25",
     ("corpus", "all", "zero_shot"): "`corpus` before training",
     ("corpus", "none", "anmi"): "`corpus`, trained without labels",
-    ("corpus", "none", "hybrid"): "all of them, without labels",
+    ("corpus", "none", "hybrid"): "all parts, without labels",
     ("corpus", "all", "anmi"): "`corpus`, trained",
-    ("corpus", "all", "network"): "network, untrained",
-    ("corpus", "all", "bm25_and_network"): "BM25 + network, untrained",
-    ("corpus", "all", "hybrid"): "**all of them (default)**",
+    ("corpus", "all", "hybrid"): "**all parts (default)**",
 }
 BUCKETS: Final = ("all", "labelled", "unlabelled", "new")
 EPOCHS, RATE = 5, 2e-2

@@ -17,6 +17,7 @@ from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
+from anmi.pipelines.training.nodes import labels_used
 from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import (
@@ -277,7 +278,9 @@ def fit_search(
     """
     from anmi.search.fit import fit_on_dev, unfitted
 
-    is_labelled = qrels.query_id.isin(queries.query_id[queries.split == "train"])
+    share = (training_summary.get("options") or {}).get("labels", 1.0)
+    _, trained = labels_used(queries[:0], queries[queries.split == "train"], share, seed)
+    is_labelled = qrels.query_id.isin(trained.query_id)
     positives = set(qrels.document_id[is_labelled & (qrels.relevance > 0)])
     dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
     # Pseudo-queries have the words of their document, and would give BM25 most of the weight.
