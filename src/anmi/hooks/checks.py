@@ -118,7 +118,7 @@ class CheckHooks:
         self._evaluated = (
             catalog.load("params:evaluation").split if "run_systems" in nodes else None
         )
-        if "make_parts" in nodes:
+        if nodes & {"judge_by_evidence", "make_parts"}:
             store = self._context.project_path / self._context.config_loader["globals"]["store"]
             encoder = catalog.load("params:encoder")
             check_network(encoder, catalog.load("params:search"), store / "models")

@@ -70,9 +70,8 @@ def gather(block: Candidates, material: Material) -> Candidates:
     """Return the block with a column of each of :data:`KINDS` for candidates and for positives.
 
     ``facts`` is there only for a collection with a graph, ``network`` where the material has one.
-    Values are NaN in padding and where there
-    is nothing to say: for a query without a known term, or without a positive other than the
-    document itself.
+    Values are NaN in padding and where there is nothing to say: for a query without a known term, or
+    without a positive other than the document itself.
     """
     columns, own = (
         _by_terms(block, documents, material)

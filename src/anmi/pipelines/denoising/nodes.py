@@ -102,13 +102,13 @@ def _by_network(
         return None
     model = cached_encoder(sources[0].encoder, store.path / "models", dense.max_length)
 
-    def vectors(some: Sequence[str], role: Role) -> Float32s:
+    def vectors(texts_of_role: Sequence[str], role: Role) -> Float32s:
         description = f"encoding by the network, for the judge: {role}s"
         settings = dense.precision, dense.batch_size, description, role
-        return encode(model, some, store, *settings)
+        return encode(model, texts_of_role, store, *settings)
 
-    asked = vectors(query_texts, "query")
-    return ByNetwork(vectors(texts, "document"), dict(zip(queries.query_id, asked, strict=True)))
+    by_query = dict(zip(queries.query_id, vectors(query_texts, "query"), strict=True))
+    return ByNetwork(vectors(texts, "document"), by_query)
 
 
 def judge_candidates(

@@ -189,10 +189,12 @@ def encoded(
     models = store.path / "models"
     model = cached_encoder(source.encoder, models, dense.max_length, source.prompts)
     settings: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
-    kept = settings | {"store": None if source.name in TRAINED else store}
+    options = settings | {"store": None if source.name in TRAINED else store}
     description = f"encoding documents for the part {source.name}"
-    documents = vectors(model, document_texts(corpus), "document", description=description, **kept)
-    spread = spread_of_scores(vectors(model, dev_texts, "query", **kept), documents)
+    documents = vectors(
+        model, document_texts(corpus), "document", description=description, **options
+    )
+    spread = spread_of_scores(vectors(model, dev_texts, "query", **options), documents)
     return Part(
         source.name,
         build_index(documents, corpus.document_id.tolist()),
@@ -302,7 +304,7 @@ def fit_search(
     fit = None if search.weights else fit_of(names)
     weights = fit["weights"] if fit else weights_by_hand(search, names)
     untrained = [name for name in (BM25, NETWORK) if name in search_parts.parts]
-    kept = [name for name, weight in weights.items() if weight]
+    weighted = [name for name, weight in weights.items() if weight]
     about = {
         "collection": info["collection"],
         "language": info["language"],
@@ -313,9 +315,9 @@ def fit_search(
         "fit": fit,
     }
     return HybridSearch.build(
-        [deployed(search_parts.parts[name], corpus, dense.index) for name in kept],
+        [deployed(search_parts.parts[name], corpus, dense.index) for name in weighted],
         corpus,
-        weights={name: weights[name] for name in kept},
+        weights={name: weights[name] for name in weighted},
         method=search.method,
         depth=search.depth,
         about=about,
@@ -362,6 +364,8 @@ def time_parts(search_parts: HybridSearch, corpus: pd.DataFrame) -> dict[str, fl
     texts = [" ".join(text.split()[:10]) for text in document_texts(corpus[:_TIMED])]
     medians = {}
     for name in search_parts.parts:
+        # The first question loads the model.
+        search_parts.lists(texts[:1], 1, [name])
         times = []
         for text in texts:
             start = time.perf_counter()
