@@ -118,8 +118,7 @@ SEARCH: dict[str, Any] = {
     "weights": {"bm25": 0.25, "network": 0.75},
     "fit": {
         "queries": 40,
-        "kind": "unlabelled",
-        "of": "labels",
+        "unlabelled": 30,
         "ndcg@10": {"bm25": 0.5, "network": 0.612, "dense": 0.4, "hybrid": 0.625},
         "without": {"bm25": 0.612, "network": 0.541},
     },

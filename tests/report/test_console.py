@@ -37,8 +37,8 @@ def test_each_part_of_the_search_has_what_it_weighs_brings_and_costs():
     lines = printed(parts_table(SEARCH), 120).splitlines()
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
     assert rows == [
-        ["BM25", "0.25", "0.500", "0.612", "0.5", "1.2"],
         ["network, untrained", "0.75", "0.612", "0.541", "35.0", "–"],
+        ["BM25", "0.25", "0.500", "0.612", "0.5", "1.2"],
     ]
     assert parts_table(None) is None and parts_table({"weights": {}}) is None
 
