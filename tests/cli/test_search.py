@@ -75,6 +75,20 @@ def test_as_json_it_is_what_the_library_says(saved: HybridSearch) -> None:
     ].startswith("20")
 
 
+def test_a_damaged_part_is_told_and_the_rest_serves(
+    saved: HybridSearch, project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (vectors,) = (project / "data").glob("**/dense/index/vectors.npy")
+    vectors.unlink()
+    done = anmi("search", "red fox", "--json")
+    assert (
+        'goes on without its part "dense"' in caplog.text
+        and "vectors.npy is missing" in caplog.text
+    )
+    (answer,) = json.loads(done.stdout)
+    assert answer["hits"][0]["ranks"] == {"bm25": 1}
+
+
 def test_texts_give_the_terminal_no_commands(saved: HybridSearch) -> None:
     output = anmi("search", "whale", "--system", "bm25").output
     assert "\x1b[2J" not in output and "Sea [bold]" in output
