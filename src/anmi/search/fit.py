@@ -334,7 +334,8 @@ def fit_on_dev(
         Of the resampling.
     """
     part_runs = part_runs[part_runs.part.isin(names)]
-    dev_queries = queries[queries.query_id.isin(part_runs.query_id)].drop_duplicates("query_id")
+    ranked_for = part_runs.query_id.unique()
+    dev_queries = queries[queries.query_id.isin(ranked_for)].drop_duplicates("query_id")
     is_usable = (
         qrels.query_id.isin(dev_queries.query_id)
         & qrels.document_id.isin(corpus.document_id)
@@ -414,8 +415,9 @@ def fused_run(
     """
     weights = {name: weight for name, weight in settings["weights"].items() if weight}
     runs = part_runs[part_runs["rank"] <= settings["depth"]]
-    asked = queries[queries.query_id.isin(part_runs.query_id)].drop_duplicates("query_id")
-    ranking = Ranking.of(asked, qrels, corpus, settings["depth"])
+    ranked_for = part_runs.query_id.unique()
+    run_queries = queries[queries.query_id.isin(ranked_for)].drop_duplicates("query_id")
+    ranking = Ranking.of(run_queries, qrels, corpus, settings["depth"])
     lists, spreads = part_lists(runs, weights, ranking)
     fused = fuse(lists, k, spreads, settings["method"], shares(weights, lists))
     return run_table(ranking.query_ids, ranking.document_ids, fused.documents, fused.scores)
@@ -436,12 +438,14 @@ def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[s
     >>> [part.tolist() for part in lists_of(run, {"q": 0}, {"a": 0, "b": 1})]
     [[[0, 1]], [[0.75, 0.5]]]
     """
-    run = run[run.query_id.isin(queries) & run.document_id.isin(documents)].sort_values(
-        "rank", kind="stable"
-    )
-    rows = np.asarray(run.query_id.map(queries), np.int64)
-    lists = side_by_side(rows, np.asarray(run.document_id.map(documents), np.int64), len(queries))
-    return Ranked(lists, _padded_values(rows, run.score, len(queries)))
+    run = run.sort_values("rank", kind="stable")
+    query_numbers = pd.Index(list(queries)).get_indexer(pd.Index(run.query_id))
+    names = pd.Index(list(documents)).get_indexer(pd.Index(run.document_id))
+    is_known = (query_numbers >= 0) & (names >= 0)
+    rows = np.array([*queries.values()], np.int64)[query_numbers[is_known]]
+    numbers = np.array([*documents.values()], np.int64)[names[is_known]]
+    lists = side_by_side(rows, numbers, len(queries))
+    return Ranked(lists, _padded_values(rows, run.score[is_known], len(queries)))
 
 
 def _padded_values(rows: Int64s, values: Any, count: int) -> Float32s:
