@@ -14,6 +14,10 @@ from tests.e2e.conftest import Place, write_chronicle
 SYSTEMS = ["bm25", "zero_shot", "anmi", "network", "bm25_and_network", "hybrid"]
 
 
+def settings_of(place: Place) -> str:
+    return f"collection=beir:{place.data.parent}/collection,encoder=corpus,search.parts=auto"
+
+
 @pytest.fixture(scope="module")
 def place(
     new_place: Callable[[Path], Place],
@@ -21,10 +25,9 @@ def place(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Place:
     folder = tmp_path_factory.mktemp("parts")
-    collection = write_chronicle(folder / "collection", ("train", "dev", "test"))
+    write_chronicle(folder / "collection", ("train", "dev", "test"))
     made = new_place(folder)
-    settings = f"collection=beir:{collection},encoder=corpus,search.parts=auto"
-    done = in_process(made, "run", "--params", settings)
+    done = in_process(made, "run", "--params", settings_of(made))
     assert done.exit_code == 0, done.output + str(done.exception)
     return made
 
@@ -71,3 +74,17 @@ def test_results_and_report_show_what_each_part_weighs_brings_and_costs(
         assert shown and "BM25 + network, untrained" in text
         for name, weight in search["weights"].items():
             assert f"{weight:.2f}" in shown, name
+
+
+def test_parts_are_made_again_only_for_what_reads_them(
+    place: Place, in_process: Callable[..., Result]
+) -> None:
+    words = ["run", "--only-missing-outputs", "--params", settings_of(place)]
+    assert "nothing is missing" in in_process(place, *words).output
+    (times,) = place.versions("evaluation", "part_milliseconds.json")
+    times.unlink()
+    done = in_process(place, *words)
+    assert done.exit_code == 0, done.output + str(done.exception)
+    record = json.loads(max((place.data / "runs").glob("*/run.json")).read_text(encoding="utf-8"))
+    made = {node["node"] for node in record["nodes"]}
+    assert made == {"evaluation.make_parts", "evaluation.time_parts"}

@@ -270,11 +270,18 @@ class RunHooks:
 
     @staticmethod
     def _lacking(pipeline: Pipeline, catalog: CatalogProtocol) -> list[Node]:
-        return [
-            node
-            for node in pipeline.nodes
-            if not (node.outputs and all(map(catalog.exists, node.outputs)))
-        ]
+        """Return the nodes that Kedro runs for missing outputs; one in memory is made for those that read it."""
+        lacking: list[Node] = []
+        read: set[str] = set()
+        for node in reversed(pipeline.nodes):
+            is_missing = [
+                name in read if catalog.get(name)._EPHEMERAL else not catalog.exists(name)
+                for name in node.outputs
+            ]
+            if any(is_missing) or not is_missing:
+                lacking.append(node)
+                read |= set(node.inputs)
+        return lacking[::-1]
 
     def _versioned(self, name: str) -> Any:
         if self._catalog is None or name.startswith("params:") or name == "parameters":
