@@ -63,6 +63,12 @@ def main() -> None:
             about["failed"] += found[0]["failed"]
             about["from"] |= found[0]["from"]
             more = of_matrix(name, *found, collect=collect)
+            measured = {cell["collection"] for cell in found[0]["cells"]}
+            more = tuple(
+                [*rows_now, *(row for row in old[kind] if older(row, name, measured))]
+                for rows_now, kind in zip(more, ("rows", "tests"), strict=True)
+            )
+            about["kept"] += sorted({*MATRICES[name].collections} - measured)
         else:
             more = tuple(
                 [row for row in old[kind] if kept(row, name)] for kind in ("rows", "tests")
@@ -175,6 +181,14 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     found = evaluate(of_documents(judged, corpus), run, (10,))[[METRIC]]
     found.to_parquet(measured)
     return found[METRIC]
+
+
+def older(row: dict[str, Any], name: str, measured: set[str]) -> bool:
+    """Tell whether an earlier row is of a collection of the matrix that was not measured again."""
+    labels = "none" if name.endswith("_unlabelled") else "all"
+    encoder = "corpus" if name.startswith("native_") else "static"
+    same = (row["encoder"], row["labels"]) == (encoder, labels)
+    return same and row["collection"] in {*MATRICES[name].collections} - measured
 
 
 def kept(row: dict[str, Any], name: str) -> bool:

@@ -301,6 +301,9 @@ def fit_search(
         )
 
     names = deployable(search_parts, search)
+    if training_summary.get("unchanged") and "trained" in search.parts:
+        # What was trained is the encoder before training.
+        names = [name for name in names if name != search_parts.settings["zero_shot"]]
     fit = None if search.weights else fit_of(names)
     weights = fit["weights"] if fit else weights_by_hand(search, names)
     untrained = [name for name in (BM25, NETWORK) if name in search_parts.parts]
