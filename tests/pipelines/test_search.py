@@ -230,7 +230,7 @@ def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on
     assert weights == run.search.settings["weights"] and list(run.search.parts) == list(weights)
     assert 0 <= fit["low"]["dense"] <= fit["high"]["dense"] <= 1
     assert set(fit["ndcg@10"]) == ({"bm25", "dense", "hybrid"} if labelled else set())
-    assert labelled or fit["weights"] == pytest.approx({"bm25": 0.3, "dense": 0.7})
+    assert labelled or fit["weights"] == pytest.approx({"bm25": 0.5, "dense": 0.5})
 
 
 def test_a_part_that_finds_nothing_is_measured_as_0(

@@ -123,7 +123,7 @@ def test_queries_about_labelled_documents_count_at_most_as_much_as_the_others() 
 
 def test_without_queries_parts_have_the_prior() -> None:
     found = fitted(0, 0.5)
-    assert found["weights"] == pytest.approx({"bm25": 0.3, "dense": 0.7})
+    assert found["weights"] == pytest.approx({"bm25": 0.5, "dense": 0.5})
     assert (found["unlabelled"], found["queries"]) == (0, 0)
 
 

@@ -16,7 +16,7 @@ from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s, in_rows
 from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, fuse, mixed
 from anmi.search.hybrid import PartLists, shares
-from anmi.search.parts import CORPUS, TRAINED
+from anmi.search.parts import BM25, CORPUS, NETWORK, TRAINED
 
 STREAM: Final = "search/weight"
 # Weights are multiples of a tenth before they are averaged.
@@ -50,12 +50,16 @@ def prior(parts: Iterable[str]) -> dict[str, float]:
     --------
     >>> prior(["bm25", "dense", "corpus", "network"])
     {'bm25': 0.15, 'dense': 0.35, 'corpus': 0.0, 'network': 0.5}
-    >>> prior(["bm25"])
-    {'bm25': 1.0}
+    >>> prior(["bm25", "dense"])
+    {'bm25': 0.5, 'dense': 0.5}
     """
     names = list(parts)
-    is_trained = any(name in TRAINED for name in names)
-    worth = {name: 0.0 if name == CORPUS and is_trained else _PRIOR[name] for name in names}
+    worth = {name: _PRIOR[name] for name in names}
+    if CORPUS in names and any(name in TRAINED for name in names):
+        worth[CORPUS] = 0.0
+    if BM25 in names and NETWORK not in names:
+        # Beside a network BM25 adds little; beside what was trained without labels it is the best.
+        worth[BM25] = _PRIOR["dense"]
     return shares(worth, worth)
 
 
