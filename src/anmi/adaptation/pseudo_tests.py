@@ -44,7 +44,7 @@ def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
 
 
 def least_queries(kind: str) -> int:
-    """Return how many dev queries, ``labels`` or ``pseudo_queries``, choose an epoch; fewer choose none.
+    """Return how many dev queries, ``labels`` or ``pseudo_queries``, choose an epoch.
 
     Of pseudo-queries as many are asked for as of a bucket of test queries.
     """

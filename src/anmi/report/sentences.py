@@ -387,7 +387,7 @@ def _against(results: pd.DataFrame, comparisons: pd.DataFrame, bucket: str, coun
 
 
 def composition(search: Mapping[str, Any] | None) -> str:
-    """Say what the search is made of, what its weights rest on, and what was left out; empty where nothing is known."""
+    """Say what the search is made of, what its weights rest on, and what was left out."""
     weights = (search or {}).get("weights")
     if not search or not weights:
         return ""
@@ -416,7 +416,7 @@ PART_COLUMNS: Final = ("part", "weight", "nDCG@10 alone", "search without it", "
 
 
 def part_rows(search: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
-    """Return the parts of the search as cells of :data:`PART_COLUMNS`; nDCG@10 is that of dev queries.
+    """Return the parts of the search as cells of :data:`PART_COLUMNS`, by dev queries.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A search holds in one folder what ranks documents: BM25, networks, trained retrievers, and all of them together."""
+"""A search holds in one folder what ranks documents, and fuses it."""
 
 from anmi.search.hybrid import Hit, HybridSearch
 from anmi.search.parts import Part

@@ -164,8 +164,8 @@ def balanced(unlabelled: Bools) -> Float64s:
 
     Examples
     --------
-    >>> balanced(np.array([True, False, False])).tolist(), balanced(np.array([False, False])).tolist()
-    ([1.0, 0.5, 0.5], [1.0, 1.0])
+    >>> balanced(np.array([True, False, False])).tolist()
+    [1.0, 0.5, 0.5]
     """
     count = int(unlabelled.sum())
     labelled = len(unlabelled) - count
@@ -228,7 +228,7 @@ class Measured:
         return round(float(self.ndcg(point) @ self.query_shares), 4)
 
     def ndcg(self, point: tuple[float, ...]) -> Float64s:
-        """Return nDCG@10 of each query, [Q], by a weight of each part; linear gain, as in trec_eval.
+        """Return nDCG@10 of each query, [Q], by a weight of each part; gain is linear.
 
         A query without a relevant document has 0.
         """
@@ -379,7 +379,7 @@ def part_table(lists: PartLists, query_ids: list[str], document_ids: list[str]) 
 def part_lists(
     part_runs: pd.DataFrame, names: Iterable[str], ranking: Ranking
 ) -> tuple[dict[str, Ranked], dict[str, Float64s]]:
-    """Return the lists of parts by the numbers of queries and documents, and their spreads; see :func:`part_table`."""
+    """Return lists of parts as numbers of documents, and their spreads; see :func:`part_table`."""
     lists = {}
     spreads = {}
     for name in names:

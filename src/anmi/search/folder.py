@@ -40,7 +40,7 @@ def seal(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the settings of a folder, and what is wrong with the files of a part, by the part's name.
+    """Return the settings of a folder, and by part what is wrong with its files.
 
     Raises
     ------

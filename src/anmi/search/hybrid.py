@@ -315,7 +315,7 @@ class HybridSearch:
 
     @property
     def megabytes(self) -> dict[str, float]:
-        """By part the size of index and model in the folder; empty for a search that was not loaded from one."""
+        """By part the size of index and model in the folder; empty for a search from none."""
         sizes = dict.fromkeys(self.parts, 0)
         for file, facts in self.settings.get("files", {}).items():
             name = file.partition("/")[0]
@@ -467,7 +467,7 @@ class HybridSearch:
 
 
 def shares(weights: Mapping[str, float], parts: Mapping[str, Any]) -> dict[str, float]:
-    """Return the weights of the parts that are there, scaled to add up to 1; equal ones where all are 0.
+    """Return the weights of some parts, scaled to add up to 1; equal where all are 0.
 
     Examples
     --------

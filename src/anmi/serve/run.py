@@ -210,7 +210,7 @@ class Run:
 
     @cached_property
     def offered(self) -> list[str]:
-        """Questions made from the corpus, those first on which the heaviest parts of the search disagree most."""
+        """Questions made from the corpus, those first on which the heaviest parts disagree most."""
         made = self.pseudo_queries
         if made.empty:
             from anmi.adaptation.make import make_pseudo_queries
@@ -354,7 +354,7 @@ class Run:
         return next(islice(iter(self.selection), number, None))
 
     def found(self, question: str, k: int) -> dict[str, list[Hit]]:
-        """Return what each system finds, by its name: the encoder before training, the parts, and all of them."""
+        """Return what each system finds, by its name."""
         if self.search is None:
             raise AnmiError("there is no trained search yet: `kedro run` makes one")
         # Indexes and models are not all made for several threads.

@@ -43,7 +43,7 @@ def make_corpus_encoder(
     seed: int,
     store: Store,
 ) -> Path:
-    """Make the corpus's own encoder, of all but new documents; an empty folder where neither run nor search use it."""
+    """Make the corpus's own encoder, of all but new documents; an empty folder where none is used."""
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     if encoders.OF_CORPUS in (encoder, params.encoder, *search.parts):
         old = corpus[~corpus.document_id.isin(new_documents.document_id)]

@@ -117,7 +117,7 @@ def make_parts(
     dense: DenseParams,
     store: Store,
 ) -> HybridSearch:
-    """Return all that may be parts of the search, with exact indexes, and the encoder before training.
+    """Return all that may be parts, with exact indexes, and the encoder before training.
 
     ``settings`` say which part the encoder before training is (``zero_shot``), and by name why
     others are ``left_out``.
@@ -154,7 +154,7 @@ def network_source(
     store: Store,
     queries: Sequence[str] = (),
 ) -> tuple[list[Source], dict[str, str]]:
-    """Return the packaged network where the search may have it, else why it is left out, by its name.
+    """Return the packaged network, or why it is left out, by its name.
 
     It may where passages, and queries if they are given, are encoded in time.
     """
@@ -183,7 +183,7 @@ def network_source(
 def encoded(
     source: Source, corpus: pd.DataFrame, dev_texts: list[str], dense: DenseParams, store: Store
 ) -> Part:
-    """Encode the corpus by a retriever; the vectors of untrained ones are kept, as others will need them."""
+    """Encode the corpus by a retriever; the store keeps the vectors of untrained ones."""
     from anmi.evaluation.retrieval import vectors
 
     models = store.path / "models"
@@ -390,7 +390,7 @@ def run_systems(
     recipe: str,
     params: EvaluationParams,
 ) -> pd.DataFrame:
-    """Return what every system ranks for the held-out queries: the parts, given runs and the fused ones.
+    """Return what every system ranks for the held-out queries.
 
     These are BM25, the encoder before training (``zero_shot``), what was trained (the first of it
     called as the recipe, a companion by its kind), the other parts, ``bm25_and_network``, and the
