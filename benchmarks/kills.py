@@ -55,7 +55,7 @@ SETTINGS = ",".join(
     ]
 )
 # Of these, what says when, how long, and whether training was resumed is left out.
-TIMED = ("results", "report", "training_log", "training_summary")
+TIMED = ("results", "report", "training_log", "training_summary", "part_milliseconds")
 TIMES = (
     "resumed_from_step",
     "date",

@@ -62,7 +62,7 @@ def collect_results(
     info: dict[str, Any],
     evaluation: EvaluationParams,
     search_index: HybridSearch,
-    part_milliseconds: dict[str, float],
+    part_milliseconds: dict[str, dict[str, float]],
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
@@ -91,7 +91,8 @@ def collect_results(
         "unchanged": training_summary.get("unchanged"),
         "test_queries": kind if len(metrics) else "none",
         "search": {name: search_index.settings.get(name) for name in _OF_SEARCH}
-        | {"milliseconds": part_milliseconds, "megabytes": search_index.megabytes},
+        | part_milliseconds
+        | {"megabytes": search_index.megabytes},
         "rows": metrics.to_dict("records"),
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
