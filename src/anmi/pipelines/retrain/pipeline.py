@@ -36,20 +36,6 @@ def create_pipeline() -> Pipeline:
                 ),
                 ["champion", "champion_profile", "champion_runs"],
             ),
-            node(
-                nodes.score_champion,
-                by_name(
-                    "champion",
-                    "part_runs",
-                    "corpus",
-                    "queries",
-                    "qrels",
-                    "params:evaluation",
-                    runs="champion_runs",
-                    params="params:retrain",
-                ),
-                "champion_metrics",
-            ),
         ],
     )
     return champion + stage(
@@ -70,6 +56,21 @@ def create_pipeline() -> Pipeline:
                 "training_profile",
             ),
             node(nodes.measure_drift, ["training_profile", "champion_profile"], "drift"),
+            # Not of the stage before, which would then come both before training and after it.
+            node(
+                nodes.score_champion,
+                by_name(
+                    "champion",
+                    "part_runs",
+                    "corpus",
+                    "queries",
+                    "qrels",
+                    "params:evaluation",
+                    runs="champion_runs",
+                    params="params:retrain",
+                ),
+                "champion_metrics",
+            ),
             node(
                 nodes.decide_promotion,
                 by_name(
