@@ -67,7 +67,7 @@ def test_recipes_are_compared_and_cells_that_are_there_are_kept(
     collection = write_collection(tmp_path / "collection")
     words = [
         "in_batch",
-        "top=naive_top:training.options.epochs=1,training.options.keep_best=false",
+        "top=naive_top:training.options.epochs=1,training.options.alpha=1",
         "bad=in_batch:training.options.learning_rate=1e-44",
     ]
     places = ("--collections", f"facts=beir:{collection}", "--output", str(output))

@@ -31,7 +31,7 @@ SMALL: Final = (
     "recipe=bm25_random,audit.queries=16,ingestion.dev_share=0.1,retrain.rule.min_queries=2,retrain.rule.system=dense,"
     "retrain.rule.max_false_negative_rate=0.9"
 )
-RUIN: Final = "training.options.learning_rate=50,training.options.keep_best=false"
+RUIN: Final = "training.options.learning_rate=50,training.options.alpha=1"
 # 32 training and 16 test queries with three answers each.
 SPLITS: Final = ("train",) * 4 + ("test",) * 2
 

@@ -91,7 +91,7 @@ def way(
     options = {
         "epochs": 2,
         "batch_size": 4,
-        "keep_best": False,
+        "alpha": 1.0,
         "precision": "float32",
         "texts_per_pass": 4,
         "encoders": "two" if kind == "two" else "shared",

@@ -143,7 +143,7 @@ def test_a_kind_that_the_documents_do_not_offer_is_left_out_and_named_if_it_was_
     assert "no pseudo-query of the kind cloze" in caplog.text
 
 
-def test_without_labels_pseudo_queries_of_new_documents_are_dev_and_few_choose_no_epoch(
+def test_without_labels_pseudo_queries_of_new_documents_are_dev(
     train: Any,
 ) -> None:
     tests = QUERIES[QUERIES.split == "test"]
@@ -153,14 +153,16 @@ def test_without_labels_pseudo_queries_of_new_documents_are_dev_and_few_choose_n
         "pseudo_queries",
     )
     assert set(made["dev_run"].query_id) == {"title:0:d20", "title:0:d21"}
-    assert made["training_summary"]["best_epoch"] is None
+    assert {row["queries"] for row in made["training_summary"]["alphas"]} == {"pseudo"}
+    assert made["training_summary"]["alpha"] > 0
 
 
 def test_pseudo_queries_join_fewer_than_twenty_dev_queries(train: Any) -> None:
     made = train(qrels=QRELS[~QRELS.query_id.isin(["q30", "q31"])])
     assert made["training_summary"]["dev_queries"] == "pseudo_queries"
     assert set(made["dev_run"].query_id) == {*QUERIES.query_id[12:30], "title:0:d20", "title:0:d21"}
-    assert made["training_summary"]["best_epoch"] is not None
+    counts = {row["queries"]: row["count"] for row in made["training_summary"]["alphas"]}
+    assert counts == {"unlabelled": 18, "pseudo": 2}
 
 
 def test_a_recipe_of_labels_alone_needs_some(train: Any) -> None:
@@ -208,15 +210,15 @@ def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
         pd.testing.assert_frame_equal(found, alone[kind]["dev_run"])
     summary, expected = made["training_summary"], alone["sparse"]["training_summary"]
     assert summary["companion"]["options"]["retriever"] == "sparse"
-    assert summary["companion"]["best_epoch"] == expected["best_epoch"]
-    assert summary["best_epoch"] == alone["dense"]["training_summary"]["best_epoch"]
+    assert summary["companion"]["alphas"] == expected["alphas"]
+    assert summary["alphas"] == alone["dense"]["training_summary"]["alphas"]
 
 
 @pytest.mark.parametrize("learned", [True, False])
 def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: bool) -> None:
     made = train(
         options={
-            "keep_best": False,
+            "alpha": 1.0,
             "retriever": "sparse",
             "sparsity": {"learned_queries": learned},
         }

@@ -50,7 +50,7 @@ LOOP: Final = [
     ("arguments.learning_rate", 2e-5, "AdamW"), ("rates", {2e-5}, "one optimiser for all"),
     ("arguments.max_grad_norm", 1.0, "clip_grad_norm_"), ("arguments.warmup_steps", 0, "no scheduler"),
     ("arguments.lr_scheduler_type", "constant_with_warmup", "no scheduler"),
-    ("training.weight_decay", 0.01, "AdamW's own"), ("training.keep_best", False, "the last weights"),
+    ("training.weight_decay", 0.01, "AdamW's own"), ("training.alpha", 1, "the last weights"),
 ]  # fmt: skip
 ANMI_2_0: Final = [
     ("encoder", "minilm", "4. ANMIMiner"), ("bm25.engine", "rank_bm25", "4. ANMIMiner"),
@@ -103,7 +103,7 @@ HANS: Final = [
     ("training.hardness.detached", False, "5.1: jointly trained"), ("training.epochs", 1, "7.3"),
     ("training.batch_size", 16, "7.3"), ("arguments.learning_rate", 2e-6, "7.3"), ("rates", {2e-6}, "7.3"),
     ("arguments.warmup_steps", 100, "7.3"), ("training.max_length", 128, "7.3"),
-    ("training.in_batch", "all", "3.1: in-batch and hard negatives"), ("training.keep_best", False, "7.3: one epoch"),
+    ("training.in_batch", "all", "3.1: in-batch and hard negatives"), ("training.alpha", 1, "7.3: one epoch"),
 ]  # fmt: skip
 DNH: Final = [
     ("training.curriculum.kind", "linear", "3. Linear schedule"),

@@ -125,7 +125,7 @@ def fit(
 
 
 def nearness(encoder: SentenceTransformer) -> Callable[[SentenceTransformer], float]:
-    """A metric that only falls, so that the best weights are those of the start and have to outlive the kill."""
+    """A metric that only falls from what it was at the start."""
     start = encoder.encode("w1 w2", normalize_embeddings=True, show_progress_bar=False)
     return lambda model: float(
         start @ model.encode("w1 w2", normalize_embeddings=True, show_progress_bar=False)

@@ -341,7 +341,7 @@ def fit(word_encoder):
             encoder=word_encoder(WORDS),
             output=None,
             seed=1,
-            options=TrainingOptions(**chosen | {"keep_best": False} | options),
+            options=TrainingOptions(**chosen | {"alpha": 1.0} | options),
             evaluate_dev=dev,
         )
 

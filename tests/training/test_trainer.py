@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from copy import deepcopy
 
 import numpy as np
@@ -56,13 +57,14 @@ def options(**changes) -> TrainingOptions:
     return TrainingOptions(**{"epochs": 3, "batch_size": 8, "learning_rate": 0.05, **changes})
 
 
-def fit(encoder, rows=None, output=None, evaluate_dev=None, seed=1, **changes):
+def fit(encoder, rows=None, output=None, evaluate_dev=None, choose_alpha=None, seed=1, **changes):
     return train(
         table() if rows is None else rows,
         encoder=encoder,
         options=options(**changes),
         output=output,
         evaluate_dev=evaluate_dev,
+        choose_alpha=choose_alpha,
         seed=seed,
     )
 
@@ -146,19 +148,25 @@ def test_rows_in_another_order_give_the_same_weights(encoder):
     assert torch.equal(first, again)
 
 
-@pytest.mark.parametrize("best", [0, 2])
-def test_dev_chooses_the_epoch_that_is_kept_or_the_start(encoder, best):
-    seen = []
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_the_weights_are_left_at_a_share_of_the_way_from_the_first_to_the_last(encoder, alpha):
+    first = weights(encoder)
+    last = weights(fit(deepcopy(encoder), alpha=1.0).model)
+    measured = {}
 
-    def evaluate(model: SentenceTransformer) -> float:
-        assert not model.training
-        seen.append(weights(model))
-        return 0.9 if len(seen) - 1 == best else 0.2
+    def choose(encoder_at: Callable[[float], SentenceTransformer]) -> float:
+        for share in (0.0, 0.25, 1.0):
+            model = encoder_at(share)
+            assert not model.training
+            measured[share] = weights(model)
+        return alpha
 
-    result = fit(encoder, evaluate_dev=evaluate)
-    assert torch.equal(weights(result.model), seen[best])
-    assert (result.summary["best_epoch"], result.summary["best_dev_ndcg@10"]) == (best, 0.9)
-    assert (result.summary["unchanged"] is None) == (best > 0)
+    result = fit(encoder, choose_alpha=choose)
+    assert torch.equal(measured[0.0], first) and torch.equal(measured[1.0], last)
+    torch.testing.assert_close(measured[0.25], 0.75 * first + 0.25 * last)
+    torch.testing.assert_close(weights(result.model), (1 - alpha) * first + alpha * last)
+    assert result.summary["alpha"] == alpha
+    assert (result.summary["unchanged"] is None) == (alpha > 0)
 
 
 def test_frozen_encoder_is_refused(encoder):

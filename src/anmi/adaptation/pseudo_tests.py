@@ -43,14 +43,6 @@ def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
     ]
 
 
-def least_queries(kind: str) -> int:
-    """Return how many dev queries, ``labels`` or ``pseudo_queries``, choose an epoch.
-
-    Of pseudo-queries as many are asked for as of a bucket of test queries.
-    """
-    return FEWEST_DEV if kind == "pseudo_queries" else 5
-
-
 def with_pseudo_tests(
     corpus: pd.DataFrame,
     queries: pd.DataFrame,

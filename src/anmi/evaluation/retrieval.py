@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from anmi.candidates import PADDING
 from anmi.corpus.related import NO_RESULT, documents_of, hits_of, result_passages
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate, of_documents
-from anmi.ragged import Float32s, Int32s, Int64s
+from anmi.ragged import Float32s, Float64s, Int32s, Int64s
 from anmi.retrieval.fusion import Ranked, Search, best_documents
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from anmi.retrieval.index import Vectors
     from anmi.store import Store
+
+
+_DEV_CUT: Final = 10
 
 
 def run_table(
@@ -199,42 +202,61 @@ def vectors(
     return encode(model, texts, store, precision, batch_size, description, role)
 
 
-def dev_metric(
-    corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
-    most_documents: int,
-    precision: str,
-    seed: int,
-    least: int = 1,
-) -> Callable[[Any], float] | None:
-    """Return a function that gives a model's mean nDCG@10 on the dev queries with labels; None of fewer than ``least``.
+class DevQueries:
+    """Measures what an encoder finds for the labelled dev queries.
 
-    A larger corpus is reduced to the dev positives and a random sample, so that measuring stays
-    cheap.
+    A larger corpus is reduced to their labelled documents and a random sample, so that measuring
+    stays cheap.
+
+    Parameters
+    ----------
+    corpus, queries, qrels
+        As in :class:`anmi.corpus.types.Collection`.
+    most_documents
+        Documents that are searched.
+    precision
+        Of the encoder, see :func:`vectors`.
+    seed
+        Of the sample.
+
+    Attributes
+    ----------
+    query_ids
+        Of Q queries.
     """
-    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
-    if len(dev) < least:
-        return None
-    truth = qrels[qrels.query_id.isin(dev.query_id)]
-    documents = corpus
-    if len(corpus) > most_documents:
-        needed = corpus.document_id.isin(truth.document_id).to_numpy()
-        draws = seeds.stream(seed, "evaluation/dev-sample").random(len(corpus))
-        draws[needed] = -1.0
-        kept = max(most_documents, int(needed.sum()))
-        documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:kept])]
-    texts = document_texts(documents)
-    asked = dev.text.tolist()
-    ranking = Ranking.of(dev, truth, documents, 10)
-    labels = of_documents(truth, corpus)
 
-    def measure(model: Any) -> float:
-        run = ranking.run(search_by(model, asked, texts, precision=precision))
-        table = evaluate(labels, run, (10,))
-        return float(table["ndcg@10"].mean())
+    def __init__(
+        self,
+        corpus: pd.DataFrame,
+        queries: pd.DataFrame,
+        qrels: pd.DataFrame,
+        most_documents: int,
+        precision: str,
+        seed: int,
+    ) -> None:
+        dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
+        truth = qrels[qrels.query_id.isin(dev.query_id)]
+        documents = corpus
+        if len(corpus) > most_documents:
+            is_labelled = corpus.document_id.isin(truth.document_id).to_numpy()
+            draws = seeds.stream(seed, "evaluation/dev-sample").random(len(corpus))
+            draws[is_labelled] = -1.0
+            count = max(most_documents, int(is_labelled.sum()))
+            documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:count])]
+        self.query_ids = dev.query_id.tolist()
+        self._query_texts = dev.text.tolist()
+        self._document_texts = document_texts(documents)
+        self._precision = precision
+        self._ranking = Ranking.of(dev, truth, documents, _DEV_CUT)
+        self._labels = of_documents(truth, corpus)
 
-    return measure
+    def scores(self, model: Any) -> Float64s:
+        """Return nDCG@10 of each query, [Q]."""
+        search = search_by(
+            model, self._query_texts, self._document_texts, precision=self._precision
+        )
+        scores = evaluate(self._labels, self._ranking.run(search), (_DEV_CUT,))
+        return scores[f"ndcg@{_DEV_CUT}"].reindex(self.query_ids).to_numpy(np.float64)
 
 
 def side_by_side(rows: Int64s, documents: Int64s, count: int) -> Int32s:

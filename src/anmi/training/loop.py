@@ -45,7 +45,7 @@ STATIC_LEARNING_RATE: Final = 1e-2
 TRANSFORMER_LEARNING_RATE: Final = 2e-5
 # The newest so many stay, so that the one before remains should a kill have damaged the newest.
 _CHECKPOINTS_KEPT: Final = 2
-_PARTS: Final = ("encoder", "loss", "best", "sampler")
+_PARTS: Final = ("encoder", "loss", "sampler")
 _NO_MEMORY: Final = (
     "not enough memory",
     "can't allocate memory",
@@ -121,7 +121,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 DEV_METRIC: Final = "dev_ndcg@10"
 # What a checkpoint of a recorder holds of it as it is.
-_REMEMBERED: Final = ("best_epoch", "best_dev", "validation")
+_REMEMBERED: Final = ("validation",)
 # Between two lines of the log that say how long it still takes.
 _TOLD_SECONDS = 60.0
 
@@ -137,9 +137,6 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         Told of every step.
     evaluate_dev
         Scores the model on the dev queries, larger is better; None where there are none.
-    keep_best
-        Remember the weights of the epoch with the best dev metric (the first of equals); epoch 0 is
-        the start.
     checkpoint_minutes
         Between two checkpoints; infinity asks for none.
     """
@@ -149,20 +146,14 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         loss: nn.Module,
         curriculum: Curriculum,
         evaluate_dev: Callable[[Any], float] | None,
-        *,
-        keep_best: bool,
         checkpoint_minutes: float = math.inf,
     ) -> None:
         self._loss = loss
         self.curriculum = curriculum
         self._evaluate_dev = evaluate_dev
-        self._keep_best = keep_best
         self._checkpoint_seconds = 60 * checkpoint_minutes
         self._checkpoint = time.monotonic()
-        self.best_state: dict[str, torch.Tensor] | None = None
         self._steps: list[dict[str, float]] = []
-        self.best_epoch: int | None = None
-        self.best_dev: float | None = None
         # Measured since the last step, for the curriculum to be told with the next.
         self.validation: float | None = None
         # What draws the negatives, whose ``report`` is logged.
@@ -195,20 +186,14 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         }
         return {"args": {}, "attributes": values | {"seconds": self.seconds}}
 
-    def load(
-        self,
-        values: dict[str, Any],
-        best: dict[str, torch.Tensor],
-        drawing: dict[str, torch.Tensor],
-    ) -> None:
-        """Go on from the attributes of :meth:`state`, the best weights so far and the tensors of the sampler."""
+    def load(self, values: dict[str, Any], drawing: dict[str, torch.Tensor]) -> None:
+        """Go on from the attributes of :meth:`state` and the tensors of the sampler."""
         names = values["steps"]["columns"]
         lines = values["steps"]["data"]
         self._steps = [dict(zip(names, line, strict=True)) for line in lines]
         for name in _REMEMBERED:
             setattr(self, name, values[name])
         self._earlier = values["seconds"]
-        self.best_state = best or None
         self.drawn.load_state_dict(values["drawn"])
         self.curriculum.load_state_dict(values["curriculum"])
         self.sampler.load_state_dict(values["sampler"], drawing)
@@ -228,7 +213,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure what training begins with."""
         if self._evaluate_dev is not None and state.global_step == 0:
-            self.validation = self._measure(kwargs["model"], 0)
+            self.validation = self._measure(kwargs["model"])
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the step while the learning rate is still the one it was made with."""
@@ -266,11 +251,9 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             self._ask_for_checkpoint(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Measure on dev, and remember the weights if they are the best so far."""
+        """Measure on dev."""
         if self._evaluate_dev is not None:
-            self._steps[-1][DEV_METRIC] = self.validation = self._measure(
-                kwargs["model"], round(state.epoch)
-            )
+            self._steps[-1][DEV_METRIC] = self.validation = self._measure(kwargs["model"])
         if state.global_step < state.max_steps:
             self._ask_for_checkpoint(control)
 
@@ -287,19 +270,12 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
                 max(left / 60, 1),
             )
 
-    def _measure(self, model: nn.Module, epoch: int) -> float:
+    def _measure(self, model: nn.Module) -> float:
         was_training = model.training
         model.eval()
         assert self._evaluate_dev is not None
         value = float(self._evaluate_dev(model))
         model.train(was_training)
-        if self.best_dev is None or value > self.best_dev:
-            self.best_dev = value
-            self.best_epoch = epoch
-            if self._keep_best:
-                self.best_state = {
-                    name: t.detach().to("cpu", copy=True) for name, t in model.state_dict().items()
-                }
         return value
 
     def _ask_for_checkpoint(self, control: Any) -> None:
@@ -327,8 +303,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     was observed.
 
     A checkpoint of the library holds optimizer, scheduler and random states; what the loss has
-    learned, what the sampler remembers and the best weights so far are saved beside the encoder's,
-    and what the recorder and the curriculum know is in the state of the trainer.
+    learned and what the sampler remembers are saved beside the encoder's, and what the recorder and
+    the curriculum know is in the state of the trainer.
     """
 
     batcher: Batcher
@@ -406,9 +382,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        best = self.recorder.best_state or {}
         drawing = self.recorder.sampler.state_dict()[1]
-        parts = (self.model.state_dict(), self.loss.loss.state_dict(), best, drawing)
+        parts = (self.model.state_dict(), self.loss.loss.state_dict(), drawing)
         for name, tensors in zip(_PARTS, parts, strict=True):
             # A copy of each, since safetensors refuses tensors that share memory.
             copies = {
@@ -418,13 +393,11 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
-        encoder, loss, best, drawing = (
-            load_file(folder / f"{name}.safetensors") for name in _PARTS
-        )
+        encoder, loss, drawing = (load_file(folder / f"{name}.safetensors") for name in _PARTS)
         self.model.load_state_dict(encoder)
         self.loss.loss.load_state_dict(loss)
         state = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
-        self.recorder.load(state["stateful_callbacks"]["Recorder"]["attributes"], best, drawing)
+        self.recorder.load(state["stateful_callbacks"]["Recorder"]["attributes"], drawing)
 
 
 class RowNumbers:

@@ -168,8 +168,14 @@ class TrainingOptions(Params):
     recompute: bool = Field(
         True, description="Gradient caching: a third more time, and memory is bounded by one pass."
     )
-    keep_best: bool = Field(
-        True, description="Keep the epoch with the best dev metric, the start among them."
+    alpha: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description=(
+            "Share of the way from the first weights to the last that is kept (WiSE-FT,"
+            " arXiv 2109.01903). None: dev queries choose it; 1: the last weights."
+        ),
     )
     checkpoint_minutes: float = Field(
         10.0, gt=0, description="Between two checkpoints of a training."

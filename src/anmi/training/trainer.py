@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +20,6 @@ from datasets import Dataset
 from filelock import FileLock, Timeout
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from torch.nn.utils import parameters_to_vector
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
@@ -86,6 +85,7 @@ def train(
     options: TrainingOptions,
     output: Path | None,
     evaluate_dev: Callable[[SentenceTransformer], float] | None = None,
+    choose_alpha: Callable[[Callable[[float], SentenceTransformer]], float] | None = None,
     seed: int,
     checkpoints: CheckpointPlan | None = None,
     stock: Stock | None = None,
@@ -110,7 +110,11 @@ def train(
         Folder for the trained model (safetensors), replaced if it exists; None saves nothing.
     evaluate_dev
         Scores a model on the dev queries, larger is better; called at the start and the end of
-        every epoch.
+        every epoch, for the log and for curricula that go by it.
+    choose_alpha
+        Chooses the share of the way from the first weights to the last that is kept, in [0, 1],
+        where the options leave it open. It is called with a function that returns the encoder at a
+        share. None keeps the last weights.
     seed
         The same seed gives the same weights on a CPU.
     checkpoints
@@ -147,7 +151,7 @@ def train(
         raise AnmiError(
             "The encoder has no weight that may change: unfreeze its parameters before training."
         )
-    before = parameters_to_vector(encoder.parameters()).detach().cpu()
+    first = _copied(encoder)
     precision = kinds.exact_precision(encoder, options.precision)
     with ExitStack() as stack:
         stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
@@ -173,7 +177,6 @@ def train(
             loss.to(encoder.device),
             curriculum,
             evaluate_dev,
-            keep_best=options.keep_best,
             checkpoint_minutes=math.inf if kept is None else options.checkpoint_minutes,
         )
         loop = _loop(
@@ -209,17 +212,15 @@ def train(
             arguments.batch_sampler = lambda *_, **__: batches
         if steps:
             loop.run(options, kept)
-    change = parameters_to_vector(encoder.parameters()).detach().cpu() - before
-    moved = float(change.norm() / before.norm().clamp(min=1e-15))
     log = recorder.log()
-    unchanged = _unmoved(pseudo, log) if moved == 0.0 else None
-    if recorder.best_state is not None:
-        encoder.load_state_dict(recorder.best_state)
-        if recorder.best_epoch == 0 and unchanged is None:
-            unchanged = "no epoch was better on dev queries than the start"
+    alpha, moved = _settle(encoder, first, options.alpha, choose_alpha)
+    unchanged = None
+    if moved == 0.0:
+        unchanged = _unmoved(pseudo, log)
+    elif alpha == 0.0:
+        unchanged = "no share of it was better on dev queries than the start"
     if unchanged is not None:
         logger.warning("Training changed nothing: %s", unchanged)
-    encoder.eval()
     summary = {
         "rows": len(data),
         "pseudo_queries": 0 if pseudo is None else len(pseudo),
@@ -228,8 +229,7 @@ def train(
         ),
         "steps": len(log),
         "epochs": options.epochs,
-        "best_epoch": recorder.best_epoch,
-        "best_dev_ndcg@10": recorder.best_dev,
+        "alpha": alpha,
         "final_loss": float(log["loss"].iloc[-1]) if steps else None,
         "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
         "learning_rate": arguments.learning_rate,
@@ -281,6 +281,53 @@ def by_inner_products(
         return options
     logger.info("The encoder compares by inner products, so its temperature is 1 and fixed")
     return options.model_copy(update={"temperature": FixedTemperature(value=1.0)})
+
+
+def _copied(encoder: SentenceTransformer) -> dict[str, torch.Tensor]:
+    return {
+        name: weight.detach().to("cpu", copy=True) for name, weight in encoder.state_dict().items()
+    }
+
+
+def _settle(
+    encoder: SentenceTransformer,
+    first: Mapping[str, torch.Tensor],
+    alpha: float | None,
+    choose_alpha: Callable[[Callable[[float], SentenceTransformer]], float] | None,
+) -> tuple[float, float]:
+    """Leave the encoder between its first weights and its last; return where, and how far it moved."""
+    encoder.eval()
+    last = _copied(encoder)
+    moved = _relative_change(first, last, [name for name, _ in encoder.named_parameters()])
+    if alpha is None:
+        can_choose = choose_alpha is not None and moved > 0
+        alpha = choose_alpha(partial(_between, encoder, first, last)) if can_choose else 1.0
+    _between(encoder, first, last, alpha)
+    return alpha, moved
+
+
+def _relative_change(
+    first: Mapping[str, torch.Tensor], last: Mapping[str, torch.Tensor], names: Sequence[str]
+) -> float:
+    """Return the length of the change of the parameters over their length at first."""
+    changes = torch.stack([(last[name] - first[name]).norm() for name in names])
+    lengths = torch.stack([first[name].norm() for name in names])
+    return float(changes.norm() / lengths.norm().clamp(min=1e-15))
+
+
+def _between(
+    encoder: SentenceTransformer,
+    first: Mapping[str, torch.Tensor],
+    last: Mapping[str, torch.Tensor],
+    alpha: float,
+) -> SentenceTransformer:
+    """Return the encoder with the weights at a share of the way from the first to the last."""
+    weights = {
+        name: torch.lerp(first[name], weight, alpha) if weight.is_floating_point() else weight
+        for name, weight in last.items()
+    }
+    encoder.load_state_dict(weights)
+    return encoder
 
 
 def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from anmi.adaptation.pseudo_tests import least_queries, unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts, joined_texts, normalised
 from anmi.errors import AnmiError
@@ -69,7 +69,7 @@ def train_retriever(
     seed: int,
     store: Store,
 ) -> dict[str, Any]:
-    """Train the encoder on the rows of training queries, epochs chosen on dev.
+    """Train the encoder on the rows of training queries; dev queries choose how much of it is kept.
 
     A companion, where the recipe asks for one, is trained in the same way on the same rows, and its
     folder lies in that of the first.
@@ -81,7 +81,7 @@ def train_retriever(
     What documents state, and variants of them, is read only where the recipe draws negatives from
     mixed sources.
     """
-    from anmi.evaluation.retrieval import dev_metric
+    from anmi.evaluation.alpha import AlphaChoice
     from anmi.training.loop import CheckpointPlan, digest_tables
     from anmi.training.mixed import Stock
     from anmi.training.trainer import by_inner_products, train
@@ -105,12 +105,18 @@ def train_retriever(
     lacking = {"dev"}.intersection(unlabelled_splits(queries, qrels))
     dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
     kind = "labels" if dev_tables[1] is queries else "pseudo_queries"
-    least = least_queries(kind)
-    measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed, least)
-    if measure is None:
-        log.warning(
-            "Dev queries are too few to choose an epoch (%d are the least): the last stays", least
-        )
+    choice = AlphaChoice.of(
+        corpus,
+        queries,
+        qrels,
+        pseudo_queries,
+        most_documents=params.dev_documents,
+        precision=dense.precision,
+        seed=seed,
+    )
+    has_dev = bool(choice.dev.query_ids)
+    if not has_dev:
+        log.warning("No dev query chooses how much of the training is kept: all of it is")
     told, stock = [*dev_tables[1:], new_documents], None
     if pseudo is not None:
         told += [pseudo_queries, related_documents]
@@ -158,7 +164,8 @@ def train_retriever(
             encoder=untrained,
             options=options,
             output=output,
-            evaluate_dev=measure,
+            evaluate_dev=choice.dev_ndcg if has_dev else None,
+            choose_alpha=choice if has_dev else None,
             seed=seed,
             checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
             stock=stock,
@@ -169,7 +176,8 @@ def train_retriever(
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(
             retriever=options.retriever
         )
-        results.append((result, ranking, result.summary | {"options": options.model_dump()}))
+        about = {"options": options.model_dump(), "alphas": choice.curve}
+        results.append((result, ranking, result.summary | about))
     trained, rankings, (summary, *others) = zip(*results, strict=True)
     summary |= {"adapted": bool(pseudo), "dev_queries": kind, "encoder": encoder, "recipe": recipe}
     summary["options"]["companion"] = merged.companion

@@ -1,0 +1,121 @@
+"""How much of a training is kept: the weights at a share of the way from the first to the last.
+
+Between the two nDCG@10 is smooth and mostly higher than at either end (WiSE-FT, arXiv 2109.01903).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from anmi.adaptation.pseudo_tests import with_pseudo_tests
+from anmi.evaluation.choice import Prior, balanced, choose
+from anmi.evaluation.retrieval import DevQueries
+from anmi.evaluation.significance import compare
+from anmi.ragged import Bools
+
+ALPHAS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+PRIOR: Final = Prior(best=(1.0,), fall=0.05, spread=0.06, reach=1.0, lean=(0.02,), lean_spread=0.03)
+# Of what was learned at least this is kept, unless labels show that the start is better.
+_LEAST: Final = ALPHAS[1]
+_SIGNIFICANT: Final = 0.05
+
+
+@dataclass
+class AlphaChoice:
+    """Chooses alpha by dev queries, see :func:`anmi.evaluation.choice.choose`.
+
+    Attributes
+    ----------
+    dev
+        Q queries, labelled ones and pseudo-queries.
+    is_pseudo
+        Which are pseudo-queries, [Q].
+    is_unlabelled
+        Of which training saw no relevant document as a positive, [Q].
+    seed
+        Of the draws.
+    curve
+        What was measured: ``alpha, queries, count, ndcg@10``; ``queries`` are ``labelled`` (about
+        documents that training has labels of), ``unlabelled`` or ``pseudo``.
+    """
+
+    dev: DevQueries
+    is_pseudo: Bools
+    is_unlabelled: Bools
+    seed: int
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+    @staticmethod
+    def of(
+        corpus: pd.DataFrame,
+        queries: pd.DataFrame,
+        qrels: pd.DataFrame,
+        pseudo_queries: pd.DataFrame,
+        *,
+        most_documents: int,
+        precision: str,
+        seed: int,
+    ) -> AlphaChoice:
+        """Return the choice by all dev queries of a collection, with pseudo-queries of new documents.
+
+        ``most_documents`` and ``precision`` are those of
+        :class:`anmi.evaluation.retrieval.DevQueries`.
+        """
+        tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, ["dev"])
+        dev = DevQueries(*tables, most_documents, precision, seed)
+        relevant = qrels[qrels.relevance > 0]
+        trained_on = relevant[relevant.query_id.isin(queries.query_id[queries.split == "train"])]
+        is_trained_on = relevant.document_id.isin(trained_on.document_id)
+        query_ids = pd.Series(dev.query_ids, dtype=object)
+        return AlphaChoice(
+            dev,
+            ~query_ids.isin(queries.query_id).to_numpy(bool),
+            ~query_ids.isin(relevant.query_id[is_trained_on]).to_numpy(bool),
+            seed,
+        )
+
+    def dev_ndcg(self, model: Any) -> float:
+        """Return mean nDCG@10 of the labelled dev queries, of pseudo-queries where there are none."""
+        scores = self.dev.scores(model)
+        is_counted = self.is_pseudo if self.is_pseudo.all() else ~self.is_pseudo
+        return float(scores[is_counted].mean())
+
+    def __call__(self, encoder_at: Callable[[float], Any]) -> float:
+        """Return alpha, of an encoder that ``encoder_at`` returns at a share of the way."""
+        scores = np.stack([self.dev.scores(encoder_at(alpha)) for alpha in ALPHAS], axis=1)
+        groups = {
+            "labelled": ~self.is_pseudo & ~self.is_unlabelled,
+            "unlabelled": ~self.is_pseudo & self.is_unlabelled,
+            "pseudo": self.is_pseudo,
+        }
+        self.curve = [
+            {
+                "alpha": alpha,
+                "queries": name,
+                "count": int(members.sum()),
+                "ndcg@10": round(float(column[members].mean()), 4),
+            }
+            for alpha, column in zip(ALPHAS, scores.T, strict=True)
+            for name, members in groups.items()
+            if members.any()
+        ]
+        labelled = scores[~self.is_pseudo]
+        choice = choose(
+            np.array(ALPHAS)[:, None],
+            PRIOR,
+            labelled,
+            balanced(self.is_unlabelled[~self.is_pseudo]),
+            scores[self.is_pseudo],
+            seed=self.seed,
+        )
+        alpha = round(float(choice.point[0]), 3)
+        if alpha >= _LEAST or not len(labelled):
+            return max(alpha, _LEAST)
+        test = compare(labelled[:, 0], labelled[:, 1], seed=self.seed)
+        is_better = test.difference > 0 and test.p_value < _SIGNIFICANT
+        return 0.0 if is_better else _LEAST
