@@ -487,11 +487,11 @@ def new_documents(
     documents, and no more than are wanted. With 20 to 59 labelled test queries none is new for test,
     see :func:`why_none_is_new`.
 
-    A split with fewer than 20 labelled queries gets pseudo-queries besides, and of these documents
-    that no label of the split names are new: a twentieth of all documents, since without labels
-    nothing else is measured. Of few documents ten are new, or a fifth where that is less, and of
-    fewer than twenty passages none. The new documents of a split have at most a fifth of all
-    passages.
+    A split with fewer than 20 labelled queries gets pseudo-queries besides. Of these documents that
+    no label of the split names are new, first those that no label names at all: a twentieth of all
+    documents, since without labels nothing else is measured. Of few documents ten are new, or a
+    fifth where that is less, and of fewer than twenty passages none. The new documents of a split
+    have at most a fifth of all passages.
 
     Parameters
     ----------
@@ -547,6 +547,7 @@ def new_documents(
             room *= split == "dev" or labelled_queries >= FEWEST_FOR_NEW
             wanted_groups = of_split[of_split.relevant].groupby("query_id").group.agg(set)
             texts = queries.set_index("query_id").text[wanted_groups.index]
+            is_last = np.zeros(len(wanted_groups), bool)
         else:
             queries_wanted = max(wanted, count // 20)
             room = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
@@ -554,12 +555,14 @@ def new_documents(
             # The split's own labels are measured on the whole texts of their documents.
             unnamed = np.setdiff1d(np.arange(len(size)), of_split.group)
             wanted_groups = pd.Series([{number} for number in unnamed.tolist()], dtype=object)
+            # Queries of the other split keep their documents where there are enough without labels.
+            is_last = np.isin(unnamed, named.group)
             texts = pd.Series(document_texts(corpus)).groupby(group).min()[unnamed]
         free = np.array(
             [not any(split_of_group[list(members)] == "train") for members in wanted_groups], bool
         )
         forms = [normalised(text) for text in texts]
-        order = np.argsort(position(seed, f"new/{split}", forms), kind="stable")
+        order = np.lexsort((position(seed, f"new/{split}", forms), is_last))
         left = np.array([room, max(passages // 5, 1)])
         for members in wanted_groups.iloc[
             order[free[order]][: min(queries_wanted, -(-int(free.sum()) // 2))]
