@@ -32,7 +32,8 @@ def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
 
     Examples
     --------
-    >>> queries = pd.DataFrame({"query_id": list(map(str, range(21))), "split": ["dev"] + ["test"] * 20})
+    >>> splits = ["dev"] + ["test"] * 20
+    >>> queries = pd.DataFrame({"query_id": range(21), "split": splits})
     >>> unlabelled_splits(queries, queries)
     ['dev']
     """

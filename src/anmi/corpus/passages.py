@@ -238,8 +238,8 @@ def cut_collection(
     )
     if passages == "auto" and 0 < len(cuts) < _LEAST_LONG * len(corpus):
         note = (
-            f"{len(cuts):,} of {len(corpus):,} documents have more than {LONG} words, under a tenth,"
-            " so none is cut"
+            f"{len(cuts):,} of {len(corpus):,} documents have more than {LONG} words, under a"
+            " tenth, so none is cut"
         )
         log.info("%s; ingestion.passages=%d cuts them", note, LONG)
         return replace(found, corpus=corpus, notes=found.notes | {"passages": note})

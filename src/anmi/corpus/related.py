@@ -463,9 +463,9 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
 
 # At most this share is new for each of dev and test, so that holding out costs little.
 _MOST_NEW: Final = 0.05
-# Where nobody labelled a split, up to ten documents of a small collection are new, which ask several
-# pseudo-queries each, but no more than a fifth of all. With fewer than twenty passages nothing could
-# be measured, and training gets them all.
+# Where nobody labelled a split, up to ten documents of a small collection are new, which ask
+# several pseudo-queries each, but no more than a fifth of all. With fewer than twenty passages
+# nothing could be measured, and training gets them all.
 _NEW_OF_FEW: Final = 10
 # Half of fewer labelled test queries are too few to measure anything on their documents.
 FEWEST_FOR_NEW: Final = 60
@@ -484,8 +484,8 @@ def new_documents(
 
     No training query names them. At most a twentieth of the labelled documents answer queries of
     dev, and as many those of test: half of the queries that no training label gives away get new
-    documents, and no more than are wanted. With 20 to 59 labelled test queries none is new for test,
-    see :func:`why_none_is_new`.
+    documents, and no more than are wanted. With 20 to 59 labelled test queries none is new for
+    test, see :func:`why_none_is_new`.
 
     A split with fewer than 20 labelled queries gets pseudo-queries besides. Of these documents that
     no label of the split names are new, first those that no label names at all: a twentieth of all
@@ -513,7 +513,7 @@ def new_documents(
     Examples
     --------
     >>> names = [f"d{number}" for number in range(60)]
-    >>> corpus = pd.DataFrame({"document_id": names, "title": "", "text": names, "metadata": "{}"})
+    >>> corpus = pd.DataFrame({"document_id": names, "title": "", "text": names})
     >>> queries = pd.DataFrame({"query_id": names, "text": names, "split": "test"})
     >>> qrels = pd.DataFrame({"query_id": names, "document_id": names, "relevance": 1})
     >>> related = pd.DataFrame({"document_id": [], "other_id": []}, dtype=str)
@@ -589,7 +589,7 @@ def count_labelled(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> in
     return int(query_ids.isin(qrels.query_id).sum())
 
 
-def why_none_is_new(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame) -> str:
+def why_none_is_new(queries: pd.DataFrame, qrels: pd.DataFrame) -> str:
     """Say why :func:`new_documents` chose none for test, though some were wanted."""
     count = count_labelled(queries, qrels, "test")
     if FEWEST_DEV <= count < FEWEST_FOR_NEW:
@@ -597,15 +597,7 @@ def why_none_is_new(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataF
             f"Too few to measure new documents: {count:,} test queries have a label, and"
             f" {FEWEST_FOR_NEW} are the least."
         )
-    if count < FEWEST_DEV and len(corpus) < 2 * _NEW_OF_FEW:
-        return (
-            f"Too few to measure new documents: the collection has {len(corpus):,} passages, and"
-            f" {2 * _NEW_OF_FEW} are the least."
-        )
-    return (
-        "New documents are not measured: labels, or documents related to those that they name,"
-        " leave none to hold out."
-    )
+    return "New documents are not measured: labels leave none to hold out."
 
 
 def _groups(corpus: pd.DataFrame, related: pd.DataFrame) -> tuple[Int32s, Int64s]:

@@ -181,9 +181,9 @@ def compare_systems(
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, dict[str, float]]]:
     """Average the metrics with intervals; test the differences to the baselines, and the hybrid's to its parts.
 
-    All of it over all queries but the bucket ``pseudo``; the headline metrics and the differences of
-    nDCG@10 also by what training saw. The headline metrics come a third time, by bucket and system, for MLflow: the
-    others would hide them.
+    All of it over all queries but the bucket ``pseudo``; the headline metrics and the differences
+    of nDCG@10 also by what training saw. The headline metrics come a third time, by bucket and
+    system, for MLflow: the others would hide them.
     """
     from anmi.evaluation.metrics import summarise
 

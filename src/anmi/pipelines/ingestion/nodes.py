@@ -84,7 +84,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
         found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed
     )
     if params.new_queries and not (new.split == "test").any():
-        found.notes["new_documents"] = why_none_is_new(found.corpus, found.queries, found.qrels)
+        found.notes["new_documents"] = why_none_is_new(found.queries, found.qrels)
         log.info(found.notes["new_documents"])
     held_out = new.assign(parent=new.document_id.map(found.corpus.set_index("document_id").parent))
     info |= {

@@ -67,10 +67,10 @@ def collect_results(
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
-    ``test_queries`` says whether they have ``labels``, or so few that ``pseudo_queries`` are measured
-    beside them (``labels_and_pseudo_queries``) or alone, which is a weaker proof; ``none`` where
-    nothing was asked. Where training drew negatives, the relevant
-    ones among those are counted, not among what they were drawn from.
+    ``test_queries`` says whether they have ``labels``, or so few that ``pseudo_queries`` are
+    measured beside them (``labels_and_pseudo_queries``) or alone, which is a weaker proof; ``none``
+    where nothing was asked. Where training drew negatives, the relevant ones among those are
+    counted, not among what they were drawn from.
     """
     from anmi.evaluation.diagnostics import false_negatives_of_pairs
 
