@@ -294,8 +294,9 @@ def _labels(
     rows = quarantine.set_aside("qrel", rows, gone, "its query was set aside")
     rows = rows.astype({"relevance": "int64"})
     highest = rows.groupby(["query_id", "document_id"])["relevance"].transform("max")
-    reason = "another label of the pair is higher"
-    rows = _highest(quarantine.set_aside("qrel", rows, rows["relevance"] < highest, reason))
+    is_lower = rows["relevance"] < highest
+    rows = quarantine.set_aside("qrel", rows, is_lower, "another label of the pair is higher")
+    rows = _highest(rows)
     relevant = rows["relevance"] >= options.relevant_from
     rows = rows.assign(relevance=rows["relevance"].where(relevant, 0))
     in_corpus = among(rows["document_id"], documents["document_id"])
