@@ -18,6 +18,8 @@ from anmi.corpus.texts import document_texts
 from anmi.corpus.types import Collection, Options, RawCollection, counts_by_reason, empty
 from anmi.errors import AnmiError
 from anmi.evaluation.metrics import evaluate
+from anmi.pipelines.ingestion.nodes import ingest
+from anmi.pipelines.params import IngestionParams
 
 
 def reasons(collection):
@@ -58,9 +60,57 @@ def test_of_few_labels_dev_is_not_cut_so_that_pseudo_queries_stand_in(folder):
         and "splits" not in found.notes
     )
     tables = found.corpus, found.queries, found.qrels, empty("document_id", "other_id")
-    assert (new_documents(*tables, wanted=100, seed=1).split == "dev").sum() == 7, (
-        "any documents, about a fifth of 40"
+    assert (new_documents(*tables, wanted=100, seed=1).split == "dev").sum() == 4, (
+        "of the eight that no label names, those that are not new for test"
     )
+
+
+ONES = [f"q{i}\td{i}\t1" for i in range(40)]
+TOO_FEW = "Too few to measure new documents: 30 test queries have a label, and 60 are the least."
+NONE_LEFT = "New documents are not measured: labels leave none to hold out."
+
+
+@pytest.mark.parametrize(
+    ("labels", "counts", "reason", "notes"),
+    [
+        ({"train": ONES[:1]}, {"train": 1}, "no label names the query", {}),
+        (
+            {"dev": ONES[:30]},
+            {"dev": 30},
+            "no label names the query",
+            {"labels": "none for training"},
+        ),
+        (
+            {"test": ONES[:30]},
+            {"test": 30},
+            "no label names the query",
+            {"labels": "none for training", "new_documents": TOO_FEW},
+        ),
+        (
+            {"train": [*ONES[:20], *(f"q{i}\td{i}\t0" for i in range(20))], "test": ONES[20:21]},
+            {"train": 20, "test": 1},
+            "another label of the pair is higher",
+            {},
+        ),
+        (
+            {"train": [f"q0\td{i}\t1" for i in range(40)], "test": ONES[1:2]},
+            {"train": 1, "test": 1},
+            "no label names the query",
+            {"new_documents": NONE_LEFT},
+        ),
+    ],
+    ids=["one", "only dev", "only test", "contradicting", "all documents"],
+)
+def test_odd_labels_are_read_and_what_they_lack_is_said(folder, labels, counts, reason, notes):
+    folder.qrels = labels
+    found = ingest(folder.write(), IngestionParams(marks=None), 1)
+    info = found["collection_info"]
+    assert info["queries"] == counts
+    assert info["notes"] == notes
+    assert info["quarantined"][reason] == (
+        20 if "another" in reason else 40 - len(found["queries"])
+    )
+    assert (found["qrels"].relevance == 1).all()
 
 
 def test_subset_caps_training_queries_only(folder):
@@ -146,6 +196,7 @@ def test_labels_of_absent_documents_count_as_trec_eval_counts_them(folder):
     found = load_collection(folder.write())
     assert reasons(found) == {
         "the document is not in the corpus": 14,
+        "another label of the pair is higher": 1,
         "no relevant document of the query is in the corpus": 1,
     }
     assert found.notes["absent from test"] == (

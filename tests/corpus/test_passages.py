@@ -112,6 +112,20 @@ def test_long_documents_are_cut_and_labels_follow(long: Path) -> None:
     assert found.notes["passages"] == f"2 of 4 documents are cut into {2 * len(parts)} passages"
 
 
+@pytest.mark.parametrize(("short", "is_cut"), [(16, True), (17, False)])
+def test_where_under_a_tenth_is_long_none_is_cut_unless_a_number_is_set(
+    short: int, is_cut: bool, long: Path
+) -> None:
+    lines = [json.dumps({"_id": f"s{n}", "text": f"A beech, {n}."}) for n in range(short)]
+    with (long / "corpus.jsonl").open("a") as corpus:
+        corpus.write("\n" + "\n".join(lines))
+    found = cut(long)
+    assert (found.corpus.start >= 0).any() == is_cut
+    assert ("under a tenth" in found.notes["passages"]) != is_cut
+    whole = load_collection(f"beir:{long}")
+    assert (cut_collection(whole, LONG, parents_of(whole.corpus)).corpus.start >= 0).any()
+
+
 @pytest.mark.parametrize(
     ("first", "lead"), [("Of the oak.", "Of the oak."), ("x" * 500, "x" * 160)]
 )

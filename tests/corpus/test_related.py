@@ -20,6 +20,7 @@ from anmi.corpus.related import (
     new_documents,
     parents_of,
     siblings,
+    why_none_is_new,
 )
 from anmi.corpus.texts import (
     document_texts,
@@ -414,7 +415,7 @@ def wholly_new(queries: pd.DataFrame, qrels: pd.DataFrame, new: set[str]) -> pd.
 
 
 @given(
-    st.lists(st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=3), min_size=1, max_size=60),
+    st.lists(st.lists(st.integers(0, COUNT - 1), min_size=1, max_size=3), min_size=1, max_size=90),
     st.sets(st.integers(0, COUNT - 1), min_size=1, max_size=60),
     st.integers(0, 60),
 )
@@ -439,44 +440,46 @@ def test_no_training_label_names_them_or_what_is_related_to_them(
     )
     for first, other in zip(related.document_id, related.other_id, strict=True):
         assert (first in chosen) == (other in chosen)
-    assert all(count <= COUNT / 10 for count in found.split.value_counts())
+    counts = found.split.value_counts()
+    labelled_count = qrels.document_id.nunique()
+    most = {"dev": labelled_count, "test": COUNT if len(test) < 20 else labelled_count}
+    assert all(counts[split] <= max(most[split] / 20, 1) for split in counts.index)
+    assert wanted == 0 or len(test) < 20 or len(test) >= 60 or "test" not in counts
+    if len(test) < 20 and "test" in counts:
+        # What is measured with labels is measured on whole texts.
+        new_for_test = set(found.document_id[found.split == "test"])
+        of_test = qrels.document_id[qrels.query_id.str.startswith("test")]
+        assert not new_for_test & set(of_test)
     mixed = (table.sample(frac=1, random_state=3) for table in (CORPUS, queries, qrels))
     again = new_documents(*mixed, related, wanted=wanted, seed=1)
     assert dict(again.to_numpy().tolist()) == dict(found.to_numpy().tolist())
 
 
 @pytest.mark.parametrize(
-    ("queries", "wanted", "new"), [(300, 100, 100), (60, 100, 30), (300, 20, 20), (300, 0, 0)]
+    ("queries", "wanted", "new"),
+    [(300, 100, 20), (60, 100, 8), (59, 100, 0), (20, 100, 0), (300, 5, 5), (300, 0, 0)],
 )
-def test_as_many_queries_get_new_documents_as_are_wanted_and_half_of_them_at_most(
+def test_a_twentieth_of_the_labelled_documents_is_new_and_none_for_few_test_queries(
     queries: int, wanted: int, new: int
 ) -> None:
-    corpus = pd.concat(
-        [
-            CORPUS,
-            *(
-                CORPUS.assign(document_id=f"x{n}" + CORPUS.document_id, text=f"{n} " + CORPUS.text)
-                for n in range(3)
-            ),
-        ]
-    )
     tables = asked(
         train=[[i] for i in range(300, 400)], test=[[i] for i in range(queries)], dev=[[399]] * 20
     )
-    found = new_documents(corpus, *tables, NOTHING, wanted=wanted, seed=1)
+    found = new_documents(CORPUS, *tables, NOTHING, wanted=wanted, seed=1)
     assert int(wholly_new(*tables, set(found.document_id)).sum()) == new == len(found)
+    assert (f"{queries} test queries" in why_none_is_new(*tables)) == (queries < 60)
 
 
 def test_where_nobody_labelled_a_split_any_documents_are_new_for_it() -> None:
     queries, qrels = asked(train=[[0], [1]])
     found = new_documents(CORPUS, queries, qrels, NOTHING, wanted=100, seed=1)
-    assert found.split.value_counts().to_dict() == {"dev": COUNT // 10, "test": COUNT // 10}
-    for count, new in ((114, 11), (100, 10), (60, 10), (48, 9), (20, 4), (19, 0), (0, 0)):
+    assert found.split.value_counts().to_dict() == {"dev": COUNT // 20, "test": COUNT // 20}
+    for count, new in ((240, 12), (114, 10), (60, 10), (48, 9), (20, 4), (19, 0), (0, 0)):
         found = new_documents(CORPUS[:count], queries[:0], qrels[:0], NOTHING, wanted=100, seed=1)
         assert found.split.value_counts().to_dict() == ({"dev": new, "test": new} if new else {})
     assert found.columns.tolist() == ["document_id", "split"]
     found = new_documents(CORPUS, *asked(dev=[[0]] * 19), NOTHING, wanted=100, seed=1)
-    assert (found.split == "dev").sum() == COUNT // 10, "nineteen dev queries are too few"
+    assert (found.split == "dev").sum() == COUNT // 20, "nineteen dev queries are too few"
 
 
 @pytest.mark.parametrize(("files", "new"), [(40, 8), (12, 2), (4, 0)])

@@ -300,7 +300,10 @@ def test_systems_are_compared_on_the_queries_of_one_split(
 
 
 def bucketed(
-    summary: dict[str, Any], pseudo: pd.DataFrame | None = None, new: str = ""
+    summary: dict[str, Any],
+    pseudo: pd.DataFrame | None = None,
+    new: str = "",
+    has_test_labels: bool = False,
 ) -> dict[str, tuple[str, str]]:
     """The buckets of three test queries: of a labelled document, a promoted one, and one that nothing is said of."""
     made = pd.DataFrame(
@@ -312,9 +315,11 @@ def bucketed(
     qrels = pd.DataFrame(
         {"query_id": ["t", "x", "y", "z"], "document_id": ["a", "a", "b", "c"], "relevance": 1}
     )
+    scored = ["x", "y", "z"] * 2
     if pseudo is not None:
-        qrels = qrels[qrels.query_id == "t"]
-    scores = pd.DataFrame({"query_id": ["x", "y", "z"] * 2 if pseudo is None else pseudo.query_id})
+        scored = pseudo.query_id.tolist() + ["z"] * has_test_labels
+        qrels = qrels[qrels.query_id.isin(["t"] + ["z"] * has_test_labels)]
+    scores = pd.DataFrame({"query_id": scored})
     found = bucket_queries(
         scores=scores,
         corpus=made,
@@ -353,6 +358,38 @@ def test_queries_are_told_apart_by_what_the_run_was_trained_on() -> None:
     )
     found = bucketed({}, pseudo, new="c")
     assert found == {"title:0:a": ("labelled", "a"), "title:0:c": ("new", "c")}
+    beside = bucketed({}, pseudo, new="c", has_test_labels=True)
+    assert beside == {
+        "title:0:a": ("pseudo", "a"),
+        "title:0:c": ("pseudo", "c"),
+        "z": ("new", "z"),
+    }
+
+
+def test_no_mean_is_over_labelled_and_pseudo_queries() -> None:
+    names = ["q1", "q2", *(f"title:0:{number}" for number in range(20))]
+    values = [1.0, 0.5, *[0.0] * 20]
+    scores = pd.DataFrame({"query_id": names, "ndcg@10": values, "rank": 1.0, "system": "bm25"})
+    query_buckets = pd.DataFrame(
+        {"query_id": names, "bucket": ["new"] * 2 + ["pseudo"] * 20, "asked_by": names}
+    )
+    metrics, _, by_bucket = compare_systems(
+        pd.concat([scores, scores.assign(system="zero_shot"), scores.assign(system="mine")]),
+        {"collection": "c"},
+        query_buckets=query_buckets,
+        encoder="static",
+        recipe="mine",
+        params=EvaluationParams(),
+        seed=1,
+    )
+    values_by_bucket = metrics[metrics.recipe == "mine"].set_index("bucket")
+    assert values_by_bucket.value.to_dict() == {"all": 0.75, "new": 0.75, "pseudo": 0.0}
+    assert values_by_bucket.queries.to_dict() == {"all": 2, "new": 2, "pseudo": 20}
+    assert by_bucket["all"]["bm25.ndcg@10"] == 0.75
+    pseudo_queries = pd.DataFrame({"query_id": names[2:], "text": "title"})
+    queries = pd.DataFrame({"query_id": names[:2], "text": "Which is it?"})
+    found = describe_hardness(scores, queries, pseudo_queries, EvaluationParams())
+    assert {row["queries"] for row in found["buckets"] if row["queries"]} == {2}
 
 
 def test_where_no_query_is_asked_nothing_is_measured(

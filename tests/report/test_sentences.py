@@ -101,6 +101,13 @@ def test_the_verdict_is_about_what_is_deployed_on_unlabelled_documents() -> None
     assert said.startswith("On all test queries (307 queries), anmi_2_1 has nDCG@10 0.600")
     assert said.endswith("Too few to measure: 19 on documents without a training label.")
     assert verdict(made, pd.DataFrame()) == ""
+    few_labels = made.assign(
+        queries=made.bucket.map({"all": 5, "unlabelled": 104, "labelled": 3, "new": 2})
+    )
+    few_labels["bucket"] = few_labels.bucket.replace("unlabelled", "pseudo")
+    said = verdict(few_labels, deployed(made).assign(bucket="pseudo"))
+    assert said.startswith("Too few to measure: 5 test queries, and 20")
+    assert "On pseudo-queries made of new documents (104 queries), anmi_2_1 has" in said
 
 
 def test_of_too_few_queries_nothing_is_compared_anywhere(make: Any) -> None:

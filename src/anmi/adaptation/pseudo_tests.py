@@ -1,4 +1,4 @@
-"""Pseudo-queries of new documents, where too few dev queries, or no test query, have a label."""
+"""Pseudo-queries of new documents, where too few dev or test queries have a label."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from anmi.corpus.related import count_labelled
 from anmi.corpus.sentences import count_words
 from anmi.corpus.types import FEWEST_DEV
 from anmi.seeds import position
@@ -27,20 +28,34 @@ _MOST: Final = 5
 
 
 def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
-    """Return ``dev`` where fewer than 20 of its queries have a label, and ``test`` where none has.
+    """Return those of ``dev`` and ``test`` of whose queries fewer than 20 have a label.
 
     Examples
     --------
-    >>> queries = pd.DataFrame({"query_id": ["a", "b", "c"], "split": ["train", "dev", "test"]})
-    >>> unlabelled_splits(queries, pd.DataFrame({"query_id": ["a", "b", "c"]}))
+    >>> splits = ["dev"] + ["test"] * 20
+    >>> queries = pd.DataFrame({"query_id": range(21), "split": splits})
+    >>> unlabelled_splits(queries, queries)
     ['dev']
     """
-    labelled = queries.loc[queries.query_id.isin(qrels.query_id), "split"].value_counts()
-    return [
-        split
-        for split, least in (("dev", FEWEST_DEV), ("test", 1))
-        if labelled.get(split, 0) < least
-    ]
+    splits = ("dev", "test")
+    return [split for split in splits if count_labelled(queries, qrels, split) < FEWEST_DEV]
+
+
+def without_pseudo_queries(queries: pd.DataFrame, pseudo_queries: pd.DataFrame) -> pd.DataFrame:
+    """Return the queries that people asked; all of them where there are only pseudo-queries.
+
+    A mean over both would say nothing: pseudo-queries have the words of their document.
+
+    Examples
+    --------
+    >>> asked = pd.DataFrame({"query_id": ["q", "title:0:a"]})
+    >>> without_pseudo_queries(asked, asked[1:]).query_id.tolist()
+    ['q']
+    >>> without_pseudo_queries(asked, asked).query_id.tolist()
+    ['q', 'title:0:a']
+    """
+    is_pseudo = queries.query_id.isin(pseudo_queries.query_id)
+    return queries if is_pseudo.all() else queries[~is_pseudo]
 
 
 def with_pseudo_tests(

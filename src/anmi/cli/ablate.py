@@ -214,6 +214,7 @@ def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     """Yield a row for each collection, judgments, bucket and system; tests are against the first system."""
     import pandas as pd
 
+    from anmi.evaluation.generalisation import PSEUDO
     from anmi.evaluation.significance import compare, holm, interval
 
     if not done:
@@ -225,7 +226,7 @@ def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     queries = pd.concat(
         pd.read_parquet(place / "queries.parquet").assign(**name) for place, name in names.items()
     )
-    buckets = pd.concat([queries.assign(bucket="all"), queries])
+    buckets = pd.concat([queries[queries.bucket != PSEUDO].assign(bucket="all"), queries])
     for (collection, judgments, bucket), part in buckets.groupby(
         ["collection", "judgments", "bucket"], sort=False
     ):

@@ -111,6 +111,7 @@ def _print(saved: dict[str, Any]) -> None:
         training_notice(saved.get("unchanged")),
         copies_notice(measured),
         verdict(measured, compared),
+        saved.get("new_documents"),
         composition(saved.get("search")),
         warning(measured, compared),
     ]

@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 # Documents of more than LONG words are cut into passages of about TARGET words.
 LONG: Final = 250
 TARGET: Final = 120
+# Where a smaller share of the documents is long, none is cut: a few documents in parts would be
+# measured against many that are whole.
+_LEAST_LONG: Final = 0.1
 # Sections below this share of the target are joined with a neighbour.
 _SHORT: Final = 0.4
 # Up to a blank line.
@@ -208,8 +211,9 @@ def cut_collection(
     found
         As it was read. Documents that are queries themselves, or that state facts, stay whole.
     passages
-        ``auto``: documents of more than 250 words become passages of about 120. A number: of more
-        than that many words, of about that many. ``none`` cuts nothing.
+        ``auto``: documents of more than 250 words become passages of about 120, if a tenth of the
+        documents are that long. A number: of more than that many words, of about that many.
+        ``none`` cuts nothing.
     parents
         What each document is a part of: another one's id, or its own.
 
@@ -232,6 +236,13 @@ def cut_collection(
         if passages == "none"
         else dict(_cuts(found, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
     )
+    if passages == "auto" and 0 < len(cuts) < _LEAST_LONG * len(corpus):
+        note = (
+            f"{len(cuts):,} of {len(corpus):,} documents have more than {LONG} words, under a"
+            " tenth, so none is cut"
+        )
+        log.info("%s; ingestion.passages=%d cuts them", note, LONG)
+        return replace(found, corpus=corpus, notes=found.notes | {"passages": note})
     if not cuts:
         return replace(found, corpus=corpus)
     whole = ~np.isin(np.arange(len(corpus)), list(cuts))

@@ -461,13 +461,14 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
     return parts["parent"][~whole]
 
 
-# At most this share of the documents is new for each of dev and test, so that enough are left to
-# learn from.
-_MOST_NEW: Final = 0.1
-# In small collections up to ten documents are new, which ask several pseudo-queries each, but no
-# more than a fifth of all. With fewer than twenty passages nothing could be measured, and training
-# gets them all.
+# At most this share is new for each of dev and test, so that holding out costs little.
+_MOST_NEW: Final = 0.05
+# Where nobody labelled a split, up to ten documents of a small collection are new, which ask
+# several pseudo-queries each, but no more than a fifth of all. With fewer than twenty passages
+# nothing could be measured, and training gets them all.
 _NEW_OF_FEW: Final = 10
+# Half of fewer labelled test queries are too few to measure anything on their documents.
+FEWEST_FOR_NEW: Final = 60
 
 
 def new_documents(
@@ -481,12 +482,16 @@ def new_documents(
 ) -> pd.DataFrame:
     """Choose documents that mining and training must not see, so that they stand for those that come later.
 
-    They answer queries of dev or test, and no training query names them. Half of the queries that
-    nobody's training label gives away get new documents, and no more than are wanted; a tenth of
-    all documents is new for a split at most. Where a split has too few labels, any documents are
-    chosen, a twentieth of all where that is more, and pseudo-queries are made of them; of few
-    documents ten are new, or a fifth where that is less, and of fewer than twenty passages none.
-    The new documents of a split have at most a fifth of all passages.
+    No training query names them. At most a twentieth of the labelled documents answer queries of
+    dev, and as many those of test: half of the queries that no training label gives away get new
+    documents, and no more than are wanted. With 20 to 59 labelled test queries none is new for
+    test, see :func:`why_none_is_new`.
+
+    A split with fewer than 20 labelled queries gets pseudo-queries besides. Of these documents that
+    no label of the split names are new, first those that no label names at all: a twentieth of all
+    documents, since without labels nothing else is measured. Of few documents ten are new, or a
+    fifth where that is less, and of fewer than twenty passages none. The new documents of a split
+    have at most a fifth of all passages.
 
     Parameters
     ----------
@@ -507,22 +512,25 @@ def new_documents(
 
     Examples
     --------
-    >>> corpus = pd.DataFrame({"document_id": list("abcd"), "title": "", "text": list("abcd"), "metadata": "{}"})
-    >>> queries = pd.DataFrame({"query_id": ["q", "r"], "text": ["q", "r"], "split": ["train", "test"]})
-    >>> qrels = pd.DataFrame({"query_id": ["q", "r"], "document_id": ["a", "b"], "relevance": 1})
+    >>> names = [f"d{number}" for number in range(60)]
+    >>> corpus = pd.DataFrame({"document_id": names, "title": "", "text": names})
+    >>> queries = pd.DataFrame({"query_id": names, "text": names, "split": "test"})
+    >>> qrels = pd.DataFrame({"query_id": names, "document_id": names, "relevance": 1})
     >>> related = pd.DataFrame({"document_id": [], "other_id": []}, dtype=str)
-    >>> found = new_documents(corpus, queries, qrels, related, wanted=100, seed=1)
-    >>> found[found.split == "test"].document_id.tolist()
-    ['b']
+    >>> new = new_documents(corpus, queries, qrels, related, wanted=100, seed=1)
+    >>> new.split.value_counts().to_dict()
+    {'dev': 10, 'test': 3}
     """
     qrels = qrels.reset_index(drop=True)
     passages = len(corpus)
     corpus = corpus.reset_index(drop=True)
     group, size = _groups(corpus, related)
-    count = documents_of(corpus).nunique()
-    split_of = qrels.query_id.map(queries.set_index("query_id").split)
+    documents = documents_of(corpus)
+    count = documents.nunique()
+    relevant_passages = qrels.document_id[qrels.relevance > 0]
+    labelled_count = documents[corpus.document_id.isin(relevant_passages)].nunique()
     columns = {
-        "split": split_of,
+        "split": qrels.query_id.map(queries.set_index("query_id").split),
         "group": qrels.document_id.map(pd.Series(group, corpus.document_id)),
         "query_id": qrels.query_id,
         "relevant": qrels.relevance > 0,
@@ -531,25 +539,30 @@ def new_documents(
     split_of_group = np.full(len(size), "", object)
     split_of_group[named.group[named.split == "train"]] = "train"
     for split in ("test", "dev") if wanted else ():
-        room = max(_MOST_NEW * count, 1)
+        of_split = named[named.split == split]
         queries_wanted = wanted
-        if qrels.query_id[split_of == split].nunique() >= (FEWEST_DEV if split == "dev" else 1):
-            relevant = named[(named.split == split) & named.relevant]
-            wanted_groups = relevant.groupby("query_id").group.agg(set)
+        labelled_queries = count_labelled(queries, qrels, split)
+        if labelled_queries >= FEWEST_DEV:
+            room = max(_MOST_NEW * labelled_count, 1)
+            room *= split == "dev" or labelled_queries >= FEWEST_FOR_NEW
+            wanted_groups = of_split[of_split.relevant].groupby("query_id").group.agg(set)
             texts = queries.set_index("query_id").text[wanted_groups.index]
+            is_last = np.zeros(len(wanted_groups), bool)
         else:
-            # Few labelled queries: pseudo-queries of new documents stand in, which cost nothing, so
-            # a twentieth is new.
             queries_wanted = max(wanted, count // 20)
             room = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
             room *= passages >= 2 * _NEW_OF_FEW
-            wanted_groups = pd.Series([{number} for number in range(len(size))])
-            texts = pd.Series(document_texts(corpus)).groupby(group).first()
+            # The split's own labels are measured on the whole texts of their documents.
+            unnamed = np.setdiff1d(np.arange(len(size)), of_split.group)
+            wanted_groups = pd.Series([{number} for number in unnamed.tolist()], dtype=object)
+            # Queries of the other split keep their documents where there are enough without labels.
+            is_last = np.isin(unnamed, named.group)
+            texts = pd.Series(document_texts(corpus)).groupby(group).min()[unnamed]
         free = np.array(
             [not any(split_of_group[list(members)] == "train") for members in wanted_groups], bool
         )
         forms = [normalised(text) for text in texts]
-        order = np.argsort(position(seed, f"new/{split}", forms), kind="stable")
+        order = np.lexsort((position(seed, f"new/{split}", forms), is_last))
         left = np.array([room, max(passages // 5, 1)])
         for members in wanted_groups.iloc[
             order[free[order]][: min(queries_wanted, -(-int(free.sum()) // 2))]
@@ -561,6 +574,30 @@ def new_documents(
                 left = left - cost
     chosen = corpus[["document_id"]].assign(split=column(split_of_group[group]))
     return chosen[chosen.split.isin(("dev", "test"))].reset_index(drop=True)
+
+
+def count_labelled(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> int:
+    """Return how many queries of a split have a label.
+
+    Examples
+    --------
+    >>> queries = pd.DataFrame({"query_id": ["a", "b"], "split": ["dev", "test"]})
+    >>> count_labelled(queries, pd.DataFrame({"query_id": ["a", "a"]}), "dev")
+    1
+    """
+    query_ids = queries.query_id[queries.split == split]
+    return int(query_ids.isin(qrels.query_id).sum())
+
+
+def why_none_is_new(queries: pd.DataFrame, qrels: pd.DataFrame) -> str:
+    """Say why :func:`new_documents` chose none for test, though some were wanted."""
+    count = count_labelled(queries, qrels, "test")
+    if FEWEST_DEV <= count < FEWEST_FOR_NEW:
+        return (
+            f"Too few to measure new documents: {count:,} test queries have a label, and"
+            f" {FEWEST_FOR_NEW} are the least."
+        )
+    return "New documents are not measured: labels leave none to hold out."
 
 
 def _groups(corpus: pd.DataFrame, related: pd.DataFrame) -> tuple[Int32s, Int64s]:

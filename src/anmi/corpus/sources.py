@@ -292,7 +292,11 @@ def _labels(
     quarantine.check("qrel", len(raw.qrels), options.max_quarantine)
     gone = ~among(rows["query_id"], queries["query_id"])
     rows = quarantine.set_aside("qrel", rows, gone, "its query was set aside")
-    rows = _highest(rows.astype({"relevance": "int64"}))
+    rows = rows.astype({"relevance": "int64"})
+    highest = rows.groupby(["query_id", "document_id"])["relevance"].transform("max")
+    is_lower = rows["relevance"] < highest
+    rows = quarantine.set_aside("qrel", rows, is_lower, "another label of the pair is higher")
+    rows = _highest(rows)
     relevant = rows["relevance"] >= options.relevant_from
     rows = rows.assign(relevance=rows["relevance"].where(relevant, 0))
     in_corpus = among(rows["document_id"], documents["document_id"])
@@ -388,6 +392,7 @@ def _with_splits(
         if (parts == "dev").sum() < FEWEST_DEV:
             parts[parts == "dev"] = "train"
             missing = [name for name in missing if name != "dev"]
+        missing = [name for name in missing if name in parts]
         split = split.astype(object)
         split[train] = parts
     if missing:

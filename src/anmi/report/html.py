@@ -190,13 +190,17 @@ def _sections(
     }
     yield Section(
         "Labelled, unlabelled and new documents",
-        list(filter(None, [words.warning(results, comparisons)])),
+        [
+            *filter(
+                None, [found["results"].get("new_documents"), words.warning(results, comparisons)]
+            )
+        ],
         ["system", *(words.bucket_name(name, count) for name, count in counts.items())],
         [[words.system_name(name), *values] for name, values in by_name.items() if counts],
         [figures.buckets(results)],
         "nDCG@10. Labelled: a training label names one of the query's relevant documents. New:"
-        " mining and training saw none of them, as with documents that come later. Unlabelled: all"
-        " other queries.",
+        " mining and training saw none of them, as with documents that come later. Pseudo: made of"
+        " new documents, beside too few labelled queries. Unlabelled: all other queries.",
     )
     yield Section(
         "Parts of the search",

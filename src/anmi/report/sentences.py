@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from anmi.corpus.types import RUN_ENDINGS
-from anmi.evaluation.generalisation import ALL, BUCKETS, FEW, NEW, UNLABELLED
+from anmi.evaluation.generalisation import ALL, BUCKETS, FEW, NEW, PSEUDO, UNLABELLED
 
 BM25: Final = "bm25"
 ZERO_SHOT: Final = "zero_shot"
@@ -252,7 +252,11 @@ def p_value(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
-_OF: Final = {UNLABELLED: "on documents without a training label", NEW: "on new documents"}
+_OF: Final = {
+    UNLABELLED: "on documents without a training label",
+    NEW: "on new documents",
+    PSEUDO: "on pseudo-queries made of new documents",
+}
 
 
 def where(collection: str, recipe: str, run: str, date: str) -> str:
@@ -270,13 +274,18 @@ def where(collection: str, recipe: str, run: str, date: str) -> str:
 
 
 def pseudo_query_notice(test_queries: str | None) -> str:
-    """Say where nobody labelled the test queries; nothing for ``labels``.
+    """Say where nobody labelled the test queries, or fewer than 20; nothing for ``labels``.
 
     Examples
     --------
     >>> pseudo_query_notice("labels"), pseudo_query_notice("pseudo_queries")[:41]
     ('', 'No test query has a label: pseudo-queries')
     """
+    if test_queries == "labels_and_pseudo_queries":
+        return (
+            f"Fewer than {FEW} test queries have a label: pseudo-queries made of new documents are "
+            "measured beside them, as `pseudo`, which is weaker evidence than labels."
+        )
     if test_queries != "pseudo_queries":
         return ""
     return (
@@ -322,19 +331,21 @@ def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     """Say how what is deployed does against every other system, where there are queries enough to say it.
 
     That is on documents that nobody labelled and on new ones; on all test queries where neither
-    have enough. What is deployed is the hybrid where there is one, else what was trained. Results
-    without buckets are about all queries.
+    have enough, and on pseudo-queries where these are too few. What is deployed is the hybrid where
+    there is one, else what was trained. Results without buckets are about all queries.
     """
     counts = bucket_counts(results)
     rows = of_bucket(results, ALL)
     total = int(rows["queries"].max()) if len(rows) and "queries" in rows else 0
     if total < FEW and ("queries" in rows or rows.empty):
         noun = "query" if total == 1 else "queries"
-        return (
+        too_few = (
             f"Too few to measure: {total:,} test {noun}, and {FEW} are the least that tell systems"
             " apart. To measure the search, ask it questions in `kedro anmi serve` and mark the"
             " answers."
         )
+        on_pseudo = _against(results, comparisons, PSEUDO, counts.get(PSEUDO, 0))
+        return f"{too_few} {on_pseudo}".strip()
     enough = [name for name in _OF if counts.get(name, 0) >= FEW]
     sentences = [
         _against(results, comparisons, name, counts.get(name, total)) for name in enough or [ALL]

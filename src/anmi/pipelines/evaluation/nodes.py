@@ -12,12 +12,16 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import (
+    unlabelled_splits,
+    with_pseudo_tests,
+    without_pseudo_queries,
+)
 from anmi.corpus.hardness import hardness
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.related import documents_of, hits_of
 from anmi.corpus.texts import document_texts
-from anmi.evaluation.generalisation import ALL, BUCKETS, buckets, trained_positives
+from anmi.evaluation.generalisation import ALL, BUCKETS, PSEUDO, buckets, trained_positives
 from anmi.evaluation.significance import compare_all, interval, intervals
 from anmi.pipelines.evaluation.search import queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams
@@ -108,7 +112,8 @@ def describe_hardness(
     from anmi.evaluation.metrics import by_bucket, profile
 
     asked = pd.concat([queries[["query_id", "text"]], pseudo_queries[["query_id", "text"]]])
-    asked = asked[asked.query_id.isin(scores.query_id)]
+    asked = without_pseudo_queries(asked[asked.query_id.isin(scores.query_id)], pseudo_queries)
+    scores = scores[scores.query_id.isin(asked.query_id)]
     value = pd.Series(hardness(asked.text.tolist(), params.hardness.code_mix), index=asked.query_id)
     metric = "ndcg@10" if "ndcg@10" in scores else f"ndcg@{max(params.cutoffs)}"
     found: dict[str, list[dict[Any, Any]]] = {"buckets": [], "profile": []}
@@ -139,7 +144,7 @@ def bucket_queries(
     """Tell for every query that was scored what training saw of its relevant documents, and who asked it.
 
     Returns ``query_id, bucket, asked_by``: the document that a pseudo-query was made of, and else
-    the query itself.
+    the query itself. Pseudo-queries beside labelled queries are the bucket ``pseudo``.
     """
     from anmi.evaluation.metrics import of_documents
 
@@ -155,6 +160,8 @@ def bucket_queries(
     )
     present = of_documents(qrels[qrels.document_id.isin(corpus.document_id)], corpus)
     table = buckets(scores.query_id.unique(), present, positives, new).reset_index()
+    is_asked = table.query_id.isin(without_pseudo_queries(table, pseudo_queries).query_id)
+    table["bucket"] = table.bucket.where(is_asked, PSEUDO)
     documents = pseudo_queries.document_id.map(
         dict(zip(corpus.document_id, documents_of(corpus), strict=True))
     )
@@ -174,9 +181,9 @@ def compare_systems(
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, dict[str, float]]]:
     """Average the metrics with intervals; test the differences to the baselines, and the hybrid's to its parts.
 
-    All of it over all queries; the headline metrics and the differences of nDCG@10 also by what
-    training saw. The headline metrics come a third time, by bucket and system, for MLflow: the
-    others would hide them.
+    All of it over all queries but the bucket ``pseudo``; the headline metrics and the differences
+    of nDCG@10 also by what training saw. The headline metrics come a third time, by bucket and
+    system, for MLflow: the others would hide them.
     """
     from anmi.evaluation.metrics import summarise
 
@@ -196,7 +203,8 @@ def compare_systems(
         "confidence": params.confidence,
     }
     known = query_buckets.set_index("query_id")
-    asked = {name: known.index[(known.bucket == name) | (name == ALL)] for name in (ALL, *BUCKETS)}
+    asked = {name: known.index[known.bucket == name] for name in BUCKETS}
+    asked = {ALL: known.index[known.bucket != PSEUDO]} | asked
     asked = {name: ids for name, ids in asked.items() if len(ids)}
     for system, table in tables.items():
         for bucket, ids in asked.items():
@@ -226,7 +234,7 @@ def compare_systems(
                 flat += [(bucket, f"{system}.{metric}", value)] * (metric in _HEADLINE)
         flat += [
             (ALL, f"{system}.{name}", value)
-            for name, value in summarise(table).items()
+            for name, value in summarise(table.loc[asked[ALL]]).items()
             if "@" not in name
         ]
     companions = [name for name in tables if name not in ("bm25", "zero_shot", recipe, HYBRID)]
@@ -302,6 +310,7 @@ def measure_knowledge(
     from anmi.evaluation.retrieval import vectors
 
     corpus, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
+    asked = without_pseudo_queries(asked, pseudo_queries)
     training = queries[queries.split == "train"]
     ids = corpus.document_id.tolist()
     truth = qrels[qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(ids)]

@@ -14,6 +14,7 @@ from anmi.corpus.related import (
     find_related,
     new_documents,
     parents_of,
+    why_none_is_new,
     with_copies_named,
 )
 from anmi.corpus.types import ReadingParams, counts_by_reason
@@ -82,6 +83,9 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     new = new_documents(
         found.corpus, found.queries, found.qrels, related, wanted=params.new_queries, seed=seed
     )
+    if params.new_queries and not (new.split == "test").any():
+        found.notes["new_documents"] = why_none_is_new(found.queries, found.qrels)
+        log.info(found.notes["new_documents"])
     held_out = new.assign(parent=new.document_id.map(found.corpus.set_index("document_id").parent))
     info |= {
         "collection": found.name,

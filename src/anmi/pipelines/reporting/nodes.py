@@ -11,7 +11,8 @@ from typing import Any, Final
 import pandas as pd
 
 from anmi import __version__
-from anmi.adaptation.pseudo_tests import unlabelled_splits
+from anmi.corpus.related import count_labelled
+from anmi.evaluation.generalisation import PSEUDO
 from anmi.pipelines.params import EvaluationParams
 from anmi.search import HybridSearch
 
@@ -66,13 +67,18 @@ def collect_results(
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
-    ``test_queries`` says whether they have labels, or ``pseudo_queries`` stand in for them, which
-    is a weaker proof; ``none`` where nothing was asked. Where training drew negatives, the relevant
-    ones among those are counted, not among what they were drawn from.
+    ``test_queries`` says whether they have ``labels``, or so few that ``pseudo_queries`` are
+    measured beside them (``labels_and_pseudo_queries``) or alone, which is a weaker proof; ``none``
+    where nothing was asked. Where training drew negatives, the relevant ones among those are
+    counted, not among what they were drawn from.
     """
     from anmi.evaluation.diagnostics import false_negatives_of_pairs
 
-    kind = "pseudo_queries" if evaluation.split in unlabelled_splits(queries, qrels) else "labels"
+    kinds = {
+        "labels": count_labelled(queries, qrels, evaluation.split) > 0,
+        "pseudo_queries": PSEUDO in set(metrics.get("bucket", ())),
+    }
+    kind = "_and_".join(name for name, measured in kinds.items() if measured)
     false_negatives = selection_summary["false_negatives"]
     if len(drawn) and len(equivalents):
         counted = false_negatives_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
@@ -89,7 +95,8 @@ def collect_results(
         "versions": versions(),
         "prompts": training_summary.get("prompts"),
         "unchanged": training_summary.get("unchanged"),
-        "test_queries": kind if len(metrics) else "none",
+        "test_queries": (kind or "pseudo_queries") if len(metrics) else "none",
+        "new_documents": info["notes"].get("new_documents"),
         "search": {name: search_index.settings.get(name) for name in _OF_SEARCH}
         | part_milliseconds
         | {"megabytes": search_index.megabytes},

@@ -12,7 +12,7 @@ import pandas as pd
 from anmi.candidates import CandidateShards
 from anmi.datasets import model_registry
 from anmi.errors import AnmiError
-from anmi.evaluation.generalisation import LABELLED
+from anmi.evaluation.generalisation import LABELLED, PSEUDO
 from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.evaluation.significance import share_of_pairs
 from anmi.fingerprint import hash_value
@@ -253,7 +253,10 @@ def decide_promotion(
             " evaluation.cutoffs"
         )
     system = HYBRID if params.rule.system == HYBRID else recipe
-    challenger = query_metrics[query_metrics.system == system].set_index("query_id")[_METRIC]
+    query_buckets = query_buckets[query_buckets.bucket != PSEUDO]
+    is_compared = query_metrics.query_id.isin(query_buckets.query_id)
+    is_challenger = (query_metrics.system == system) & is_compared
+    challenger = query_metrics[is_challenger].set_index("query_id")[_METRIC]
     before = (
         None if champion["version"] is None else champion_metrics.set_index("query_id")[_METRIC]
     )
