@@ -58,6 +58,22 @@ def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric():
     assert axes == {"y", *(f"y{place}" for place in range(2, 7))}
 
 
+def test_what_was_kept_of_a_training_is_shown_by_kind_of_dev_query():
+    curve = [
+        {"alpha": alpha, "queries": kind, "count": count, "ndcg@10": 0.5 + alpha / 10}
+        for alpha in (0.0, 1.0)
+        for kind, count in (("labelled", 90), ("pseudo", 30))
+    ]
+    figure = figures.alphas({"alphas": curve, "alpha": 0.75})
+    lines = {trace["name"]: trace["y"] for trace in figure.spec["data"]}
+    assert lines == {
+        "documents with training labels (90)": [0.5, 0.6],
+        "pseudo-queries of new documents (30)": [0.5, 0.6],
+    }
+    assert "0.75" in figure.note
+    assert figures.alphas({"alphas": [], "alpha": 1.0}) is None
+
+
 def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up():
     rows = [*funnel(), {"step": "idle", "kind": "rejected", "candidates": 0, "queries": 0}]
     figure = figures.funnel(rows)

@@ -269,6 +269,38 @@ def training(log: pd.DataFrame) -> Figure | None:
     return over_steps("training", "The training, step by step", note, log, panels)
 
 
+_DEV_QUERIES: Final = {
+    "labelled": "documents with training labels",
+    "unlabelled": "other documents",
+    "pseudo": "pseudo-queries of new documents",
+}
+
+
+def alphas(training_summary: Mapping[str, Any]) -> Figure | None:
+    """Return dev nDCG@10 against the share of the training that is kept; None where nothing was measured."""
+    curve = pd.DataFrame(training_summary.get("alphas") or [])
+    if curve.empty:
+        return None
+    traces = []
+    colours = cycle(TRAINED_COLOURS)
+    for name, rows in curve.groupby("queries", sort=False):
+        label = f"{_DEV_QUERIES[str(name)]} ({rows['count'].iloc[0]:,})"
+        line = {"color": next(colours), "width": 2}
+        share = rows["alpha"].tolist()
+        traces.append(scatter(label, share, plain(rows["ndcg@10"]), "lines+markers", line=line))
+    layout = plot_layout(340, "α, the share of the way to the last weights", "dev nDCG@10")
+    chosen = training_summary["alpha"]
+    layout["shapes"] = [
+        {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper"}
+        | {"line": {"color": NEUTRAL, "dash": "dot"}}
+    ]
+    note = (
+        f"0 is the encoder before training, 1 the one after it. Kept: {chosen:g}, the dotted line."
+        " In brackets: how many dev queries."
+    )
+    return Figure("alphas", "How much of the training is kept", note, traces, layout)
+
+
 def over_steps(
     name: str,
     heading: str,

@@ -260,10 +260,13 @@ def _sections(
         " punctuation and words of another script or language. Easy is below 0.3, hard above 0.7.",
     )
     yield _pseudo_queries(found["pseudo_query_summary"])
-    drawn = [draw(found["training_log"]) for draw in (figures.training, figures.sources)]
-    yield Section(
-        "Training", figures=[*drawn, figures.latent_neighbours(found["latent_neighbours"])]
-    )
+    drawn = [
+        figures.alphas(found["training_summary"]),
+        figures.training(found["training_log"]),
+        figures.sources(found["training_log"]),
+        figures.latent_neighbours(found["latent_neighbours"]),
+    ]
+    yield Section("Training", figures=drawn)
     yield from _facts(found["knowledge_metrics"], found["neighbours"])
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from anmi import seeds
 from anmi.candidates import PADDING
 from anmi.corpus.related import hits_of
+from anmi.evaluation.choice import Prior, balanced, choose
 from anmi.evaluation.metrics import of_documents
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
 from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s, in_rows
@@ -18,20 +19,19 @@ from anmi.retrieval.fusion import Lists, Ranked, Spreads, aligned, comparable, f
 from anmi.search.hybrid import PartLists, shares
 from anmi.search.parts import BM25, CORPUS, NETWORK, TRAINED
 
-STREAM: Final = "search/weight"
 # Weights are multiples of a tenth before they are averaged.
 STEPS: Final = 10
 CUT: Final = 10
-# What a query about a document with a training label counts at least.
-LEAST_SHARE: Final = 0.25
 # A part of less weight is left out: it costs what the others cost, and decides nothing.
 LEAST_WEIGHT: Final = 0.05
-_RESAMPLES: Final = 1000
 # What parts are worth to one another before a dev query was asked, as on the collections of
 # benchmarks/parts.py; where something was trained, the encoder that it began with adds nothing.
 _PRIOR: Final = {"bm25": 0.15, "dense": 0.35, "sparse": 0.35, "network": 0.5, "corpus": 0.2}
-# Dev queries that weigh as much as the prior.
-_PRIOR_QUERIES: Final = 20
+# By how much nDCG@10 falls from there, how much collections differ in that, and within which
+# distance they do not: see anmi.evaluation.choice.Prior.
+_FALL: Final = 0.12
+_SPREAD: Final = 0.055
+_REACH: Final = 0.7
 # Columns of what parts rank: a row per part, query and document.
 PART_COLUMNS: Final = {
     "query_id": "",
@@ -116,10 +116,9 @@ def fit_weights(
 
     Notes
     -----
-    Mean nDCG@10 is flat around its maximum, so that its best point moves with every query. The
-    weights are the mean of the best points of 1,000 bootstrap samples of the queries (bagging),
-    which coordinate ascent finds. They are drawn to the :func:`prior`, which counts as much as 20
-    queries.
+    The rule, and what it makes of few queries, is :func:`anmi.evaluation.choice.choose`. Before any
+    query the :func:`prior` is best. Pseudo-queries have the words of their document, and choose no
+    weights: they would give BM25 most.
 
     Examples
     --------
@@ -135,13 +134,11 @@ def fit_weights(
         return unfitted(lists)
     query_weights = balanced(unlabelled)
     measured = Measured(lists, spreads, labelled, grades, query_weights)
-    best = bagged(measured, seed)
-    low, high = np.quantile(best, [0.025, 0.975], axis=0)
-    before = np.array([*prior(lists).values()])
-    # Queries of unlike weight say as much as so many of the same.
-    queries = query_weights.sum() ** 2 / (query_weights**2).sum()
-    mean = (queries * best.mean(axis=0) + _PRIOR_QUERIES * before) / (queries + _PRIOR_QUERIES)
-    weights = trimmed(dict(zip(lists, mean.tolist(), strict=True)))
+    options = points(len(lists))
+    scores = np.stack([measured.ndcg(tuple(point)) for point in options.tolist()], axis=1)
+    before = Prior(tuple(prior(lists).values()), _FALL, _SPREAD, _REACH)
+    choice = choose(options, before, scores, query_weights, seed=seed)
+    weights = trimmed(dict(zip(lists, choice.point.tolist(), strict=True)))
     alone = {name: measured.mean({name: 1.0}) for name in lists}
     without = {
         name: measured.mean(shares(weights | {name: 0.0}, lists))
@@ -150,27 +147,13 @@ def fit_weights(
     }
     return {
         "weights": weights,
-        "low": dict(zip(lists, low.tolist(), strict=True)),
-        "high": dict(zip(lists, high.tolist(), strict=True)),
+        "low": dict(zip(lists, choice.low.tolist(), strict=True)),
+        "high": dict(zip(lists, choice.high.tolist(), strict=True)),
         "queries": len(labelled),
         "unlabelled": int(unlabelled.sum()),
         "ndcg@10": alone | {"hybrid": measured.mean(weights)},
         "without": without,
     }
-
-
-def balanced(unlabelled: Bools) -> Float64s:
-    """Return what each query counts, in [0.25, 1], see :func:`fit_weights`.
-
-    Examples
-    --------
-    >>> balanced(np.array([True, False, False])).tolist()
-    [1.0, 0.5, 0.5]
-    """
-    count = int(unlabelled.sum())
-    labelled = len(unlabelled) - count
-    share = np.clip(count / max(labelled, 1), LEAST_SHARE, 1) if count else 1.0
-    return np.where(unlabelled, 1.0, share)
 
 
 def trimmed(weights: Mapping[str, float]) -> dict[str, float]:
@@ -242,69 +225,20 @@ class Measured:
         return self._values[point]
 
 
-def bagged(measured: Measured, seed: int) -> Float64s:
-    """Return the best weights of each of 1,000 bootstrap samples of queries, [1,000, parts].
-
-    Each sample goes by coordinate ascent from the best start, a tenth of the weight at a time from
-    one part to another, until no such step is better. Where several points are best, their middle
-    is taken.
-    """
-    count = len(measured.query_shares)
-    rng = seeds.stream(seed, STREAM)
-    samples = rng.multinomial(count, measured.query_shares, size=_RESAMPLES).astype(np.float32)
-    points = starts(len(measured.names))
-    means = np.zeros((0, _RESAMPLES), np.float32)
-    while True:
-        values = [measured.ndcg(tuple(step / STEPS for step in point)) for point in points]
-        fresh = np.array(values[len(means) :], np.float32)
-        means = np.concatenate([means, fresh @ samples.T / count])
-        reached = {points[place] for place in np.unique(means.argmax(axis=0)).tolist()}
-        known = set(points)
-        steps = [step for point in reached for step in neighbours(point) if step not in known]
-        if not steps:
-            break
-        points += dict.fromkeys(steps)
-    is_best = means >= means.max(axis=0) - 1e-6
-    weights = np.array(points) / STEPS
-    return is_best.T @ weights / is_best.sum(axis=0)[:, None]
-
-
-def starts(parts: int) -> list[tuple[int, ...]]:
-    """Return where ascents begin, in tenths: each part alone, each pair, and all parts together.
+def points(parts: int) -> Float64s:
+    """Return all ways to share a weight of 1 among parts, in tenths, of five parts and more in fifths, [K, parts].
 
     Examples
     --------
-    >>> starts(3)[:4], len(starts(3))
-    ([(10, 0, 0), (0, 10, 0), (0, 0, 10), (5, 5, 0)], 7)
+    >>> points(2).shape, points(3).shape, points(5).shape
+    ((11, 2), (66, 3), (126, 5))
     """
-    corners = np.eye(parts, dtype=int) * STEPS
-    pairs = [
-        (corners[left] + corners[right]) // 2
-        for left in range(parts)
-        for right in range(left + 1, parts)
-    ]
-    middle = np.full(parts, STEPS // parts)
-    middle[0] += STEPS - middle.sum()
-    points = [*corners.tolist(), *(pair.tolist() for pair in pairs), middle.tolist()]
-    return list(dict.fromkeys(map(tuple, points)))
-
-
-def neighbours(point: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return the points to which a tenth of the weight goes from one part to another.
-
-    Examples
-    --------
-    >>> neighbours((10, 0))
-    [(9, 1)]
-    """
-    steps = []
-    for giver, receiver in np.argwhere(~np.eye(len(point), dtype=bool)).tolist():
-        if point[giver]:
-            step = list(point)
-            step[giver] -= 1
-            step[receiver] += 1
-            steps.append(tuple(step))
-    return steps
+    steps = STEPS if parts < 5 else STEPS // 2
+    # Bars between stars: each way to place them is a composition of the steps.
+    bars = np.array([*combinations(range(steps + parts - 1), parts - 1)], dtype=int)
+    bars = bars.reshape(-1, parts - 1)
+    edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=(-1, steps + parts - 1))
+    return (np.diff(edges, axis=1) - 1) / steps
 
 
 def fit_on_dev(
