@@ -109,6 +109,7 @@ def _print(saved: dict[str, Any]) -> None:
     sentences = [
         pseudo_query_notice(saved.get("test_queries")),
         training_notice(saved.get("unchanged")),
+        saved.get("final"),
         copies_notice(measured),
         verdict(measured, compared),
         composition(saved.get("search")),

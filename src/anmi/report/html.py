@@ -124,6 +124,7 @@ def render(found: Mapping[str, Any]) -> str:
         words.composition(results.get("search")),
         words.pseudo_query_notice(results.get("test_queries")),
         words.training_notice(results.get("unchanged")),
+        results.get("final"),
         words.copies_notice(measured),
     )
     hidden = ("reliability", "judges", "models")

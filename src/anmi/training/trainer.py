@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ from datasets import Dataset
 from filelock import FileLock, Timeout
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 from transformers.trainer_callback import PrinterCallback
 
@@ -92,6 +93,7 @@ def train(
     pseudo: sampling.PseudoRows | None = None,
     positives: pd.DataFrame | None = None,
     guide: SentenceTransformer | None = None,
+    alpha: float | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -127,6 +129,9 @@ def train(
         see :class:`anmi.training.sampling.InTurn`.
     guide
         Scores in-batch negatives for ``in_batch_filter: guide``; not trained.
+    alpha
+        The weights that are saved: start + alpha · (trained − start), in [0, 1]; None saves what
+        training ends with or dev queries choose.
 
     Raises
     ------
@@ -148,6 +153,7 @@ def train(
             "The encoder has no weight that may change: unfreeze its parameters before training."
         )
     before = parameters_to_vector(encoder.parameters()).detach().cpu()
+    start = None if alpha is None else _copied(encoder.state_dict())
     precision = kinds.exact_precision(encoder, options.precision)
     with ExitStack() as stack:
         stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
@@ -217,6 +223,8 @@ def train(
         encoder.load_state_dict(recorder.best_state)
         if recorder.best_epoch == 0 and unchanged is None:
             unchanged = "no epoch was better on dev queries than the start"
+    if start is not None:
+        encoder.load_state_dict(interpolated(start, encoder.state_dict(), alpha or 0.0))
     if unchanged is not None:
         logger.warning("Training changed nothing: %s", unchanged)
     encoder.eval()
@@ -256,6 +264,28 @@ def train(
         else neighbour_table()
     )
     return TrainingResult(encoder, log, summary, recorder.drawn.table(), neighbours)
+
+
+def interpolated(
+    start: Mapping[str, Tensor], end: Mapping[str, Tensor], alpha: float
+) -> dict[str, Tensor]:
+    """Return the weights at a share of the way; what holds no real numbers is that of the end.
+
+    Examples
+    --------
+    >>> interpolated({"w": torch.tensor([0.0])}, {"w": torch.tensor([2.0])}, 0.25)
+    {'w': tensor([0.5000])}
+    """
+    return {
+        name: torch.lerp(start[name].to(value), value, alpha)
+        if value.is_floating_point()
+        else value
+        for name, value in end.items()
+    }
+
+
+def _copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
 
 
 def by_inner_products(

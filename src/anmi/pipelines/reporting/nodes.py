@@ -61,13 +61,16 @@ def collect_results(
     qrels: pd.DataFrame,
     info: dict[str, Any],
     evaluation: EvaluationParams,
-    search_index: HybridSearch,
+    measured_search: HybridSearch,
+    final_choice: dict[str, Any],
+    final_metrics: pd.DataFrame,
     part_milliseconds: dict[str, dict[str, float]],
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
     ``test_queries`` says whether they have labels, or ``pseudo_queries`` stand in for them, which
-    is a weaker proof; ``none`` where nothing was asked. Where training drew negatives, the relevant
+    is a weaker proof; ``none`` where nothing was asked. ``final`` says how what is deployed differs
+    from what was measured. Where training drew negatives, the relevant
     ones among those are counted, not among what they were drawn from.
     """
     from anmi.evaluation.diagnostics import false_negatives_of_pairs
@@ -89,11 +92,12 @@ def collect_results(
         "versions": versions(),
         "prompts": training_summary.get("prompts"),
         "unchanged": training_summary.get("unchanged"),
+        "final": final_choice["sentence"],
         "test_queries": kind if len(metrics) else "none",
-        "search": {name: search_index.settings.get(name) for name in _OF_SEARCH}
+        "search": {name: measured_search.settings.get(name) for name in _OF_SEARCH}
         | part_milliseconds
-        | {"megabytes": search_index.megabytes},
-        "rows": metrics.to_dict("records"),
+        | {"megabytes": measured_search.megabytes},
+        "rows": [*metrics.to_dict("records"), *final_metrics.to_dict("records")],
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
         "expected": selection_summary.get("expected"),

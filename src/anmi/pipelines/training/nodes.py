@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,12 @@ def train_retriever(
     dense: DenseParams,
     seed: int,
     store: Store,
+    alphas: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Train the encoder on the rows of training queries, epochs chosen on dev.
+
+    ``alphas`` are shares of the way from the start to the trained weights by kind of retriever,
+    where an earlier training chose them.
 
     A companion, where the recipe asks for one, is trained in the same way on the same rows, and its
     folder lies in that of the first.
@@ -107,7 +111,7 @@ def train_retriever(
     kind = "labels" if dev_tables[1] is queries else "pseudo_queries"
     least = least_queries(kind)
     measure = dev_metric(*dev_tables, params.dev_documents, dense.precision, seed, least)
-    if measure is None:
+    if measure is None and alphas is None:
         log.warning(
             "Dev queries are too few to choose an epoch (%d are the least): the last stays", least
         )
@@ -165,6 +169,7 @@ def train_retriever(
             pseudo=pseudo,
             positives=positives,
             guide=_guide(options, start, encoder, dense, old, seed, store),
+            alpha=None if alphas is None else alphas.get(options.retriever),
         )
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(
             retriever=options.retriever
