@@ -278,6 +278,6 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     assert teachers(store) == made
     told = kedro("anmi", "results", data_root=again.data, store=store).stdout
     onward = (
-        "--env test --pipelines adaptation,training,evaluation,reporting --params recipe=anmi_2_1"
+        "--env test --pipelines adaptation,training,evaluation,final,reporting --params recipe=anmi_2_1"
     )
     assert told.endswith(f"\nnext: kedro run {onward}\n")

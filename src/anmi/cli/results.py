@@ -25,14 +25,14 @@ def results(context: Any, run_id: str | None) -> Any:
     mined = not saved.has("results") and saved.has("selection_summary")
     name = "selection_summary" if mined else "results"
     document = {"paths": saved.places(*(_MINED if mined else ("report", "trained_model")))}
-    document |= saved.load(name, "evaluation,reporting")
+    document |= saved.load(name, "evaluation,final,reporting")
     run = saved.echo_where(name)["run"]
     option = f" --env {context.env}" if context.env else ""
     if mined:
         _print_mining(document)
         parameters = flatten(saved.runs.read(run).get("runtime_parameters", {}))
         params = ",".join(f"{key}={value}" for key, value in parameters.items())
-        words = f"kedro run{option} --pipelines adaptation,training,evaluation,reporting"
+        words = f"kedro run{option} --pipelines adaptation,training,evaluation,final,reporting"
         click.echo(
             f"\nnext: {words}" + (f" --params {shlex.quote(visible(params))}" if params else "")
         )

@@ -153,7 +153,7 @@ def train(
             "The encoder has no weight that may change: unfreeze its parameters before training."
         )
     before = parameters_to_vector(encoder.parameters()).detach().cpu()
-    start = None if alpha is None else _copied(encoder.state_dict())
+    start = {} if alpha is None else _copied(encoder.state_dict())
     precision = kinds.exact_precision(encoder, options.precision)
     with ExitStack() as stack:
         stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
@@ -219,12 +219,7 @@ def train(
     moved = float(change.norm() / before.norm().clamp(min=1e-15))
     log = recorder.log()
     unchanged = _unmoved(pseudo, log) if moved == 0.0 else None
-    if recorder.best_state is not None:
-        encoder.load_state_dict(recorder.best_state)
-        if recorder.best_epoch == 0 and unchanged is None:
-            unchanged = "no epoch was better on dev queries than the start"
-    if start is not None:
-        encoder.load_state_dict(interpolated(start, encoder.state_dict(), alpha or 0.0))
+    unchanged = unchanged or _settled(encoder, recorder, start, alpha)
     if unchanged is not None:
         logger.warning("Training changed nothing: %s", unchanged)
     encoder.eval()
@@ -264,6 +259,22 @@ def train(
         else neighbour_table()
     )
     return TrainingResult(encoder, log, summary, recorder.drawn.table(), neighbours)
+
+
+def _settled(
+    encoder: SentenceTransformer,
+    recorder: Recorder,
+    start: Mapping[str, Tensor],
+    alpha: float | None,
+) -> str | None:
+    """Give the encoder the weights that were chosen; return why they are those that it began with, if they are."""
+    if alpha is not None:
+        encoder.load_state_dict(interpolated(start, encoder.state_dict(), alpha))
+    elif recorder.best_state is not None:
+        encoder.load_state_dict(recorder.best_state)
+        if recorder.best_epoch == 0:
+            return "no epoch was better on dev queries than the start"
+    return None
 
 
 def interpolated(

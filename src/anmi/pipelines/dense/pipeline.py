@@ -15,7 +15,6 @@ from anmi.pipelines.dense.nodes import (
 )
 from anmi.pipelines.wiring import by_name, node, stage
 
-
 ENCODER_MADE_OF: Final = by_name(
     "corpus",
     "new_documents",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,6 +43,7 @@ def choose_to_train_again(
     *,
     final: TrainAgain,
     training_summary: Mapping[str, Any],
+    metrics: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -78,17 +78,18 @@ def choose_to_train_again(
             f"the first training took {minutes:.0f} minutes, and final=auto trains again below"
             f" {_MINUTES}"
         )
-    is_measured = evaluation.split == "test" and "test" not in unlabelled_splits(queries, qrels)
+    is_trained_on = evaluation.split != "test" or "test" in unlabelled_splits(queries, qrels)
+    is_measured = not (is_trained_on or metrics.empty)
     sentence = f"What is deployed is what was measured: {reason}."
     if not reason:
+        figures = (
+            f'its figures are called "{FINAL}", and no document is new to it'
+            if is_measured
+            else "no query is left that measures it"
+        )
         sentence = (
             "All figures are of the first training; what is deployed was trained once more, on"
-            f" {documents:,} more documents and {len(released):,} more labelled queries"
-            + (
-                f' ("{FINAL}", to which no document is new).'
-                if is_measured
-                else ", and no test query measures it."
-            )
+            f" {documents:,} more documents and {len(released):,} more labelled queries: {figures}."
         )
     return {
         "again": not reason,
@@ -104,9 +105,7 @@ def choose_to_train_again(
     }
 
 
-def labelled_dev(
-    corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame
-) -> pd.DataFrame:
+def labelled_dev(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     """Return the dev queries with a relevant document, but those with the text of a test query."""
     is_positive = (qrels.relevance > 0) & qrels.document_id.isin(corpus.document_id)
     tests = set(map(normalised, queries.text[queries.split == "test"]))
@@ -194,7 +193,6 @@ def unless_measured(function: Callable[..., Any], *chosen: str) -> Callable[...,
     ``chosen`` are arguments that the choice holds.
     """
 
-    @wraps(function)
     def again_or_measured(*, choice: Mapping[str, Any], **inputs: Any) -> Any:
         measured = {
             name.removeprefix(MEASURED): inputs.pop(name)
@@ -209,6 +207,9 @@ def unless_measured(function: Callable[..., Any], *chosen: str) -> Callable[...,
         }
         return handed_on if len(handed_on) > 1 else next(iter(handed_on.values()))
 
+    # Kedro matches parameters with the arguments of a function that is wrapped by their places.
+    again_or_measured.__name__ = function.__name__
+    again_or_measured.__doc__ = function.__doc__
     return again_or_measured
 
 
@@ -225,10 +226,7 @@ def build_search(
         return Linked(measured_search.folder)
     settings = measured_search.settings
     return HybridSearch.build(
-        [
-            deployed(search_parts.parts[name], corpus, dense.index)
-            for name in settings["weights"]
-        ],
+        [deployed(search_parts.parts[name], corpus, dense.index) for name in settings["weights"]],
         corpus,
         weights=settings["weights"],
         method=settings["method"],

@@ -24,9 +24,7 @@ _RELEASED: Final = {
     name: f"{FINAL}.{name}"
     for name in ("queries", "new_documents", "pseudo_queries", "training_rows", "corpus_encoder")
 }
-_TRAINED: Final = {
-    name: _DEPLOYED if name == _DEPLOYED else f"{FINAL}.{name}" for name in TRAINED
-}
+_TRAINED: Final = {name: _DEPLOYED if name == _DEPLOYED else f"{FINAL}.{name}" for name in TRAINED}
 
 
 def create_pipeline() -> Pipeline:
@@ -45,6 +43,7 @@ def create_pipeline() -> Pipeline:
                 by_name(
                     "params:final",
                     "training_summary",
+                    "metrics",
                     "corpus",
                     "queries",
                     "qrels",

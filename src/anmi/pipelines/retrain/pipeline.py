@@ -36,20 +36,6 @@ def create_pipeline() -> Pipeline:
                 ),
                 ["champion", "champion_profile", "champion_runs"],
             ),
-            node(
-                nodes.score_champion,
-                by_name(
-                    "champion",
-                    "part_runs",
-                    "corpus",
-                    "queries",
-                    "qrels",
-                    "params:evaluation",
-                    runs="champion_runs",
-                    params="params:retrain",
-                ),
-                "champion_metrics",
-            ),
         ],
     )
     return champion + stage(
@@ -70,6 +56,21 @@ def create_pipeline() -> Pipeline:
                 "training_profile",
             ),
             node(nodes.measure_drift, ["training_profile", "champion_profile"], "drift"),
+            # Not of the stage before, which would then come both before training and after it.
+            node(
+                nodes.score_champion,
+                by_name(
+                    "champion",
+                    "part_runs",
+                    "corpus",
+                    "queries",
+                    "qrels",
+                    "params:evaluation",
+                    runs="champion_runs",
+                    params="params:retrain",
+                ),
+                "champion_metrics",
+            ),
             node(
                 nodes.decide_promotion,
                 by_name(
@@ -79,7 +80,7 @@ def create_pipeline() -> Pipeline:
                     "query_buckets",
                     "equivalents",
                     "qrels",
-                    "trained_model",
+                    "measured_model",
                     "params:recipe",
                     "params:recipes",
                     "params:training",
@@ -95,6 +96,7 @@ def create_pipeline() -> Pipeline:
                 nodes.register_challenger,
                 by_name(
                     "trained_model",
+                    "measured_model",
                     "promotion",
                     "champion",
                     "training_profile",
@@ -102,6 +104,7 @@ def create_pipeline() -> Pipeline:
                     "params:recipe",
                     "params:dense",
                     "search_index",
+                    "measured_search",
                     info="collection_info",
                     registry="model_registry",
                 ),

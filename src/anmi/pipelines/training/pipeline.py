@@ -9,7 +9,6 @@ from kedro.pipeline import Pipeline
 from anmi.pipelines.training.nodes import train_retriever
 from anmi.pipelines.wiring import by_name, node, stage
 
-
 TRAINED_ON: Final = by_name(
     "corpus",
     "queries",
