@@ -76,7 +76,7 @@ def decided(
         drawn=drawn,
         equivalents=equivalents,
         qrels=qrels,
-        trained_model=trained,
+        measured_model=trained,
         recipe="mine",
         recipes=book,
         training=TrainingParams(),
@@ -216,6 +216,7 @@ def nightly(
         info = {"collection": "api_docs"}
         done = register_challenger(
             trained,
+            measured_model=trained,
             promotion=made,
             champion=champion,
             training_profile={"terms": 3},
@@ -225,6 +226,7 @@ def nightly(
             dense=DenseParams(),
             registry=registry,
             search_index=search,
+            measured_search=search,
         )
         return made, done
 
@@ -275,6 +277,7 @@ def first_night(
     promotion = decided(champion, pd.DataFrame(), PERFECT, AUDITED, folder, params=params)
     register_challenger(
         folder,
+        measured_model=folder,
         promotion=promotion,
         champion=champion,
         training_profile={},
@@ -284,6 +287,7 @@ def first_night(
         dense=dense,
         registry=registry,
         search_index=search,
+        measured_search=search,
     )
     known, _, run = evaluate_champion(
         *tables,

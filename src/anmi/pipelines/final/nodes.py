@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -193,6 +195,7 @@ def unless_measured(function: Callable[..., Any], *chosen: str) -> Callable[...,
     ``chosen`` are arguments that the choice holds.
     """
 
+    @wraps(function)
     def again_or_measured(*, choice: Mapping[str, Any], **inputs: Any) -> Any:
         measured = {
             name.removeprefix(MEASURED): inputs.pop(name)
@@ -207,9 +210,13 @@ def unless_measured(function: Callable[..., Any], *chosen: str) -> Callable[...,
         }
         return handed_on if len(handed_on) > 1 else next(iter(handed_on.values()))
 
-    # Kedro matches parameters with the arguments of a function that is wrapped by their places.
-    again_or_measured.__name__ = function.__name__
-    again_or_measured.__doc__ = function.__doc__
+    # By it Kedro checks the inputs, and types the parameters among them.
+    own = inspect.signature(again_or_measured, follow_wrapped=False).parameters
+    others = inspect.signature(function).parameters
+    parameters = {"choice": own["choice"], **others, "inputs": own["inputs"]}
+    again_or_measured.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [parameter for name, parameter in parameters.items() if name not in chosen]
+    )
     return again_or_measured
 
 
