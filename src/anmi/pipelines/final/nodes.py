@@ -110,9 +110,9 @@ def choose_to_train_again(
 def labelled_dev(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
     """Return the dev queries with a relevant document, but those with the text of a test query."""
     is_positive = (qrels.relevance > 0) & qrels.document_id.isin(corpus.document_id)
-    tests = set(map(normalised, queries.text[queries.split == "test"]))
+    tests = queries.text[queries.split == "test"].map(normalised)
     dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id[is_positive])]
-    return dev[[normalised(text) not in tests for text in dev.text]]
+    return dev[~dev.text.map(normalised).isin(tests)]
 
 
 def release_held_out(
