@@ -89,14 +89,7 @@ def _print(saved: dict[str, Any]) -> None:
         rejections_table,
         results_table,
     )
-    from anmi.report.sentences import (
-        composition,
-        copies_notice,
-        pseudo_query_notice,
-        training_notice,
-        verdict,
-        warning,
-    )
+    from anmi.report.sentences import composition, notices, verdict, warning
     from anmi.retrieval.kinds import in_words
 
     measured = pd.DataFrame(saved["rows"])
@@ -107,10 +100,7 @@ def _print(saved: dict[str, Any]) -> None:
         if printed:
             console().print(printed)
     sentences = [
-        pseudo_query_notice(saved.get("test_queries")),
-        training_notice(saved.get("unchanged")),
-        saved.get("final"),
-        copies_notice(measured),
+        *notices(saved, measured),
         verdict(measured, compared),
         composition(saved.get("search")),
         warning(measured, compared),

@@ -1,4 +1,4 @@
-"""These nodes train once more on what was held out, and hand on what was measured where they do not."""
+"""These nodes train once more on what was held out, or hand on what was measured."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def choose_to_train_again(
     evaluation: EvaluationParams,
     seed: int,
 ) -> dict[str, Any]:
-    """Return whether to train ``again`` and the ``sentence`` that says so; by kind of retriever the ``alphas``.
+    """Return whether to train ``again``, and the ``sentence`` that says so.
 
-    ``queries`` are the ids of the labelled dev queries that become training queries, and
-    ``documents`` is the number of those that were held out. ``measured`` says whether test queries
+    ``queries`` are the ids of the labelled dev queries that become training queries, ``alphas``
+    what the first training chose by kind of retriever; ``measured`` says whether test queries
     measure what is trained.
     """
     summaries = [training_summary, training_summary.get("companion") or {}]
@@ -81,23 +81,11 @@ def choose_to_train_again(
             f" {_MINUTES}"
         )
     is_trained_on = evaluation.split != "test" or "test" in unlabelled_splits(queries, qrels)
-    is_measured = not (is_trained_on or metrics.empty)
-    sentence = f"What is deployed is what was measured: {reason}."
-    if not reason:
-        figures = (
-            f'its figures are called "{FINAL}", and no document is new to it'
-            if is_measured
-            else "no query is left that measures it"
-        )
-        sentence = (
-            "All figures are of the first training; what is deployed was trained once more, on"
-            f" {documents:,} more documents and {len(released):,} more labelled queries: {figures}."
-        )
+    is_measured = not (reason or is_trained_on or metrics.empty)
     return {
         "again": not reason,
-        "sentence": sentence,
-        "measured": is_measured and not reason,
-        "documents": documents,
+        "measured": is_measured,
+        "sentence": _sentence(reason, documents, len(released), is_measured),
         "queries": released.query_id.tolist(),
         "alphas": {
             summary["options"]["retriever"]: summary["alpha"]
@@ -105,6 +93,20 @@ def choose_to_train_again(
             if summary.get("alpha") is not None
         },
     }
+
+
+def _sentence(reason: str, documents: int, queries: int, is_measured: bool) -> str:
+    if reason:
+        return f"What is deployed is what was measured: {reason}."
+    figures = (
+        f'its figures are called "{FINAL}", and no document is new to it'
+        if is_measured
+        else "no query is left that measures it"
+    )
+    return (
+        "All figures are of the first training; what is deployed was trained once more, on"
+        f" {documents:,} more documents and {queries:,} more labelled queries: {figures}."
+    )
 
 
 def labelled_dev(corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
@@ -129,7 +131,7 @@ def release_held_out(
     dense: DenseParams,
     seed: int,
 ) -> dict[str, Any]:
-    """Return queries, new documents, pseudo-queries and training rows of a training with nothing but test held out.
+    """Return the inputs of a training that holds nothing out but test queries, by their names.
 
     Rows of dev queries have no negatives, since nothing was mined for them. All tables are without
     rows where nothing is trained again.
@@ -190,9 +192,9 @@ def positives_of(
 
 
 def unless_measured(function: Callable[..., Any], *chosen: str) -> Callable[..., Any]:
-    """Return a node's function that hands on the inputs ``measured_OUTPUT`` where the choice is not to train again.
+    """Return a node's function that hands on what was measured where nothing is trained again.
 
-    ``chosen`` are arguments that the choice holds.
+    That are its inputs ``measured_OUTPUT``; ``chosen`` are arguments that the choice holds.
     """
 
     @wraps(function)
@@ -255,7 +257,7 @@ def measure_final(
     params: EvaluationParams,
     seed: int,
 ) -> dict[str, pd.DataFrame]:
-    """Rank the test queries by the search that is deployed, and score it as the systems of the evaluation.
+    """Score the search that is deployed on test queries, as the systems of the evaluation.
 
     Without rows where it is what was measured, or no label of a test query measures it.
     """
