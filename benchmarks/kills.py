@@ -52,10 +52,16 @@ SETTINGS = ",".join(
         "training.options.checkpoint_minutes=1e-9",
         "training.dev_documents=50",
         "evaluation.resamples=100",
+        "final=always",
     ]
 )
 # Of these, what says when, how long, and whether training was resumed is left out.
-TIMED = ("results", "report", "training_log", "training_summary", "part_milliseconds")
+TIMED = (
+    "results",
+    "report",
+    *(f"{of}training_{what}" for of in ("", "final.") for what in ("log", "summary")),
+    "part_milliseconds",
+)
 TIMES = (
     "resumed_from_step",
     "date",
@@ -95,11 +101,15 @@ POINTS = (
     Point("elo", "visible", "ratings"),
     Point("selection", "manifest", "selection"),
     Point("selection", "middle", "selection"),
-    Point("training", "middle", "trained_model"),
+    Point("training", "middle", "measured_model"),
     Point("training", "checkpoint", 2),
     Point("evaluation", "visible", "metrics.parquet"),
+    Point("final", "middle", "search_index"),
     Point("reporting", "middle", "report.html"),
 )
+
+
+LATE = ("elo", "selection", "training", "evaluation", "final", "reporting")
 
 
 def main() -> None:
@@ -195,7 +205,7 @@ class Trial:
         place = self._folder / f"run{self._number}"
         # What the store holds by then it holds in the killed run as well; only its own stages fill
         # it from nothing.
-        late = point.stage in ("elo", "selection", "training", "evaluation", "reporting")
+        late = point.stage in LATE
         self._new_place(place, self._whole / "store" if late else None)
         code = self._fork(place, ["run", *self._options()], point)
         row: dict[str, Any] = {

@@ -39,7 +39,7 @@ def mined(name: str) -> Path:
     """Run the default on a collection, unless that is done, and return the folder of the run's data."""
     data = WORK / name
     if not list(data.glob("*/query_buckets.parquet/*/*.parquet")):
-        params = f"collection={COLLECTIONS[name]},encoder=corpus,recipe=anmi"
+        params = f"collection={COLLECTIONS[name]},encoder=corpus,recipe=anmi,final=never"
         kedro("run", "--params", params, data=data, store=STORE)
     return data
 
@@ -128,7 +128,7 @@ def standard(values: NDArray[Any]) -> NDArray[Any]:
 def measured(name: str) -> list[dict[str, Any]]:
     """Return the rows of a collection: hybrid and reranked by bucket of the test queries."""
     data = mined(name)
-    search = HybridSearch.load(artifact(data, "search_index"))
+    search = HybridSearch.load(artifact(data, "measured_search"))
     judge = TrainedCrossEncoder(OPTIONS, WORK / "models", training_pairs(data, search), 1)
     model = judge._load()
     queries, qrels, buckets = (table(data, each) for each in ("queries", "qrels", "query_buckets"))

@@ -170,7 +170,7 @@ def defaults(models: dict[str, Any]) -> dict[str, Any]:
 def test_conf_base_states_every_setting_with_its_default(defaults: dict[str, Any]) -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in FILES)
     found = dict(stated(yaml.safe_load(re.sub(r"\$\{.*?\}", "", texts)), defaults))
-    general = {"collection", "recipe", "encoder", "seed", "audit_judges_for"}
+    general = {"collection", "recipe", "encoder", "seed", "audit_judges_for", "final"}
     assert len(found) > 100
     assert found.keys() - general - OTHERWISE == defaults.keys() - OTHERWISE
     assert {path: found[path] for path in defaults.keys() - OTHERWISE} == {

@@ -48,6 +48,7 @@ def stages() -> Figure:
         [("denoising", "P(relevant) of\nevery candidate"), ("elo", "ratings with\nerrors"),
          ("selection", "negatives\nand weights"), ("adaptation", "pseudo-queries")],
         [("training", "the retriever"), ("evaluation", "systems on\ntest queries"),
+         ("final", "trained on all,\ndeployed"),
          ("reporting", "report and\nnumbers")],
     ]
     figure, axes = plt.subplots(figsize=(7.2, 3.3))

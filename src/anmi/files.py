@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -111,6 +112,24 @@ def aside(target: Path) -> Iterator[Path]:
         (room / target.name).replace(target)
     finally:
         shutil.rmtree(room, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A folder that is saved once more without a second copy of its files, where the disk has hard links."""
+
+    folder: Path
+
+    def save(self, path: Path) -> None:
+        """Link the files into a folder, or copy them."""
+        shutil.copytree(self.folder, path, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def remove(*paths: Path, beside: Path) -> None:

@@ -18,6 +18,7 @@ STAGES: Final = (
     "adaptation",
     "training",
     "evaluation",
+    "final",
     "reporting",
 )
 

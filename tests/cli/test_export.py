@@ -219,7 +219,7 @@ def test_an_earlier_run_is_exported_when_it_is_named(data: Path, tmp_path: Path)
         told = json.loads(invoke("triplet", str(tmp_path / run), "--run", run, "--json").stdout)
         assert told["lines"] == lines
     assert (
-        'has no "search_index"'
+        'has no "measured_search"'
         in invoke("vectors", str(tmp_path / "none"), "--run", "2025", code=1).stderr
     )
 

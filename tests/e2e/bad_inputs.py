@@ -238,6 +238,7 @@ PARAMETERS: Final = _of_parameters(
         "seed=null": _SEED,
         "seed='1'": _SEED,
         "seed.a=1": _SEED,
+        "final=no": ("one of auto, always, never was expected",),
         "seed[0]=3": _SEED,
         "seed=4294967296": _SEED,
         "seed=.nan": ('"seed"', "finite"),

@@ -146,7 +146,7 @@ def test_fewer_candidates_than_asked_for(tmp_path: Path, run: Any, data: Path) -
     import pandas as pd
 
     small = Collection(tmp_path / "small", documents=8)
-    everything = "mining,adaptation,training,evaluation,reporting"
+    everything = "mining,adaptation,training,evaluation,final,reporting"
     done = run(f"beir:{small.path}", everything, recipe="nv_retriever", ingestion__language="en")
     assert done.exit_code == 0, done.output + str(done.exception)
     (path,) = data.glob("05_model_input/training_rows.parquet/*/*.parquet")

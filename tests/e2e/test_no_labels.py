@@ -72,7 +72,7 @@ def test_small_folders_end_with_a_search(
     assert (aside["id"], aside["kind"]) == ("binary.txt", "document")
     onward = (
         "--pipelines",
-        "adaptation,training,evaluation,reporting",
+        "adaptation,training,evaluation,final,reporting",
         "--params",
         f"collection=docs:{tmp_path}/docs/**/*",
     )

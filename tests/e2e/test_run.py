@@ -277,7 +277,5 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     assert entries(store) == before > 3000
     assert teachers(store) == made
     told = kedro("anmi", "results", data_root=again.data, store=store).stdout
-    onward = (
-        "--env test --pipelines adaptation,training,evaluation,reporting --params recipe=anmi_2_1"
-    )
+    onward = "--env test --pipelines adaptation,training,evaluation,final,reporting --params recipe=anmi_2_1"
     assert told.endswith(f"\nnext: kedro run {onward}\n")

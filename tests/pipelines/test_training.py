@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
@@ -212,6 +214,19 @@ def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
     assert summary["companion"]["options"]["retriever"] == "sparse"
     assert summary["companion"]["alphas"] == expected["alphas"]
     assert summary["alphas"] == alone["dense"]["training_summary"]["alphas"]
+
+
+def test_a_share_of_the_way_that_was_chosen_before_is_taken(train: Any, tmp_path: Path) -> None:
+    names = ("start", "half", "end")
+    folders = [tmp_path / "base"]
+    folders += [train(alphas={"dense": alpha})["trained_model"] for alpha in (0.5, 1.0)]
+    tensors = {
+        name: load_file(folder / "model.safetensors")["embedding.weight"]
+        for name, folder in zip(names, folders, strict=True)
+    }
+    assert not torch.equal(tensors["start"], tensors["end"])
+    middle = (tensors["start"] + tensors["end"]) / 2
+    torch.testing.assert_close(tensors["half"], middle)
 
 
 @pytest.mark.parametrize("learned", [True, False])

@@ -78,6 +78,8 @@ def cells(
         else:
             groups.append([part])
     base = {
+        # Figures are of the first training.
+        "final": "never",
         **({"env": env} if env else {}),
         **dict(part.split("=", 1) for part in filter(None, common.split(","))),
     }

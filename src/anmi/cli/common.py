@@ -29,6 +29,8 @@ _KEDRO: Final = re.compile(
     r"|Pipeline contains no nodes|Duplicate keys found in"
 )
 
+# The search that is deployed, and while a run has not come so far the one that is measured.
+SEARCHES: Final = ("search_index", "measured_search")
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print everything as one JSON document."
 )
@@ -218,6 +220,10 @@ class Saved:
     def has(self, *names: str) -> bool:
         """Tell whether datasets are there."""
         return all(map(self._catalog.exists, names))
+
+    def first(self, *names: str) -> str:
+        """Return the first of some datasets that is there, the last where none is."""
+        return next(filter(self.has, names), names[-1])
 
     def load(self, name: str, pipeline: str = "", default: Any = None) -> Any:
         """Load a dataset; where it is not there, the default, or an error that names the pipeline that makes it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from anmi.cli.common import Saved, command, run_option
+from anmi.cli.common import SEARCHES, Saved, command, run_option
 from anmi.errors import AnmiError
 
 if TYPE_CHECKING:
@@ -164,9 +164,8 @@ def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> 
             qrels = saved.load("qrels", "ingestion")
             count = export_collection(_collection(saved), qrels, path, lines=name == "beir")
         else:
-            search = Saved(context, "search_index", run_id=run_id).load(
-                "search_index", "evaluation"
-            )
+            saved = Saved(context, *SEARCHES, run_id=run_id)
+            search = saved.load(saved.first(*SEARCHES), "evaluation")
             count = (export_vectors if name == "vectors" else export_opensearch)(search, path)
     click.echo(f"{count:,} documents in {folder}")
     if name == "opensearch":

@@ -25,14 +25,14 @@ def results(context: Any, run_id: str | None) -> Any:
     mined = not saved.has("results") and saved.has("selection_summary")
     name = "selection_summary" if mined else "results"
     document = {"paths": saved.places(*(_MINED if mined else ("report", "trained_model")))}
-    document |= saved.load(name, "evaluation,reporting")
+    document |= saved.load(name, "evaluation,final,reporting")
     run = saved.echo_where(name)["run"]
     option = f" --env {context.env}" if context.env else ""
     if mined:
         _print_mining(document)
         parameters = flatten(saved.runs.read(run).get("runtime_parameters", {}))
         params = ",".join(f"{key}={value}" for key, value in parameters.items())
-        words = f"kedro run{option} --pipelines adaptation,training,evaluation,reporting"
+        words = f"kedro run{option} --pipelines adaptation,training,evaluation,final,reporting"
         click.echo(
             f"\nnext: {words}" + (f" --params {shlex.quote(visible(params))}" if params else "")
         )
@@ -89,14 +89,7 @@ def _print(saved: dict[str, Any]) -> None:
         rejections_table,
         results_table,
     )
-    from anmi.report.sentences import (
-        composition,
-        copies_notice,
-        pseudo_query_notice,
-        training_notice,
-        verdict,
-        warning,
-    )
+    from anmi.report.sentences import composition, notices, verdict, warning
     from anmi.retrieval.kinds import in_words
 
     measured = pd.DataFrame(saved["rows"])
@@ -107,9 +100,7 @@ def _print(saved: dict[str, Any]) -> None:
         if printed:
             console().print(printed)
     sentences = [
-        pseudo_query_notice(saved.get("test_queries")),
-        training_notice(saved.get("unchanged")),
-        copies_notice(measured),
+        *notices(saved, measured),
         verdict(measured, compared),
         saved.get("new_documents"),
         composition(saved.get("search")),

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from anmi.cli.common import Saved, command, console, run_option
+from anmi.cli.common import SEARCHES, Saved, command, console, run_option
 from anmi.errors import AnmiError, visible
 
 
@@ -31,9 +31,10 @@ def search(
 
     if not questions:
         raise AnmiError('there is no question: ask one, as in `kedro anmi search "your question"`')
-    saved = Saved(context, "search_index", run_id=run_id)
-    opened = saved.load("search_index", "evaluation")
-    of = saved.echo_where("search_index") | {"system": system}
+    saved = Saved(context, *SEARCHES, run_id=run_id)
+    name = saved.first(*SEARCHES)
+    opened = saved.load(name, "evaluation")
+    of = saved.echo_where(name) | {"system": system}
     answers = list(zip(questions, opened.search(list(questions), k, system), strict=True))
     parts = opened.parts if system == "hybrid" else (system,)
     for question, hits in answers:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from kedro.framework.cli.utils import env_option
 
-from anmi.cli.common import Saved, example, opened_project, plain_errors, run_option, store_path
+from anmi.cli.common import (
+    SEARCHES,
+    Saved,
+    example,
+    opened_project,
+    plain_errors,
+    run_option,
+    store_path,
+)
 from anmi.errors import AnmiError, pip_install
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ _SHOWN: Final = (
     "fused_judge",
     "selection_summary",
     "collection_info",
-    "search_index",
+    *SEARCHES,
     "dense_index",
     "encoder_info",
     "corpus_encoder",
@@ -133,7 +141,7 @@ def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
             " folder, as in conf/base/parameters_ingestion.yml"
         )
     summary = saved.load("selection_summary", default={})
-    search = saved.load("search_index")
+    search = saved.load(saved.first(*SEARCHES))
     place = saved.whereabouts("selection")
     run = Run(
         where=where(

@@ -40,6 +40,8 @@ _FIRST: Final = "none"
 WEIGHTS: Final = served.WEIGHTS
 SERVING: Final = "anmi.json"
 PROFILE: Final = "training_profile.json"
+# Beside the weights of a model that was trained once more, the model with which it is compared.
+MEASURED: Final = "measured"
 # What can be sent to a server of any version.
 _EXAMPLE: Final = ["mean of an array ignoring nan"]
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from kedro.framework.context import KedroContext
 from kedro.framework.hooks import hook_impl
@@ -34,7 +34,7 @@ from anmi.errors import (
 from anmi.files import disk_error
 from anmi.hooks.mlflow import tracked_at
 from anmi.hooks.record import flatten
-from anmi.pipelines.params import AuditParams, SearchParams, sentence
+from anmi.pipelines.params import AuditParams, SearchParams, TrainAgain, sentence
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import check_base, check_text_model, is_folder, is_sparse_folder
 from anmi.seeds import is_seed
@@ -332,6 +332,10 @@ def check_values(parameters: Mapping[str, Any]) -> None:
         if not isinstance(value, str) or not value.strip():
             quotes = "; put a number in quotes" if isinstance(value, (int, float)) else ""
             raise AnmiError(f'parameter "{name}": {expected} was expected, not {value!r}{quotes}')
+    choices = get_args(TrainAgain)
+    if (again := parameters.get("final", choices[0])) not in choices:
+        expected = ", ".join(choices)
+        raise AnmiError(f'parameter "final": one of {expected} was expected, not {again!r}')
     seed = parameters.get("seed", 0)
     if not is_seed(seed):
         raise AnmiError(

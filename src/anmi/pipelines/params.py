@@ -240,6 +240,9 @@ class EvaluationParams(Params):
     neighbours: int = Field(5, ge=1)
 
 
+TrainAgain = Literal["auto", "always", "never"]
+
+
 class AuditParams(Params):
     """Which truth is planted, how much is audited, and how many false negatives are too many."""
 

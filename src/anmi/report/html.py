@@ -120,12 +120,7 @@ def render(found: Mapping[str, Any]) -> str:
         name: f"{count:,}"
         for name, count in (*counts.items(), ("training rows", len(found["training_rows"])))
     }
-    notices = (
-        words.composition(results.get("search")),
-        words.pseudo_query_notice(results.get("test_queries")),
-        words.training_notice(results.get("unchanged")),
-        words.copies_notice(measured),
-    )
+    notices = [words.composition(results.get("search")), *words.notices(results, measured)]
     hidden = ("reliability", "judges", "models")
     parameters = {
         "collection": info,

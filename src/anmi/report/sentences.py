@@ -327,6 +327,17 @@ def training_notice(unchanged: str | None) -> str:
     )
 
 
+def notices(results: Mapping[str, Any], rows: pd.DataFrame) -> list[str]:
+    """Return what a reader of the ``rows`` of results must know, a sentence or two each."""
+    sentences = [
+        pseudo_query_notice(results.get("test_queries")),
+        training_notice(results.get("unchanged")),
+        results.get("final"),
+        copies_notice(rows),
+    ]
+    return [sentence for sentence in sentences if sentence]
+
+
 def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     """Say how what is deployed does against every other system, where there are queries enough to say it.
 

@@ -198,6 +198,8 @@ class HybridSearch:
     settings
         ``method``, ``weights`` and ``depth`` of :func:`anmi.retrieval.fusion.fuse`, ``versions``,
         and what :meth:`build` was told of the collection and the fit.
+    folder
+        Where it was loaded from; None where it was built.
 
     Raises
     ------
@@ -213,6 +215,7 @@ class HybridSearch:
     ) -> None:
         self.parts = {part.name: part for part in parts}
         self.settings = dict(settings)
+        self.folder: Path | None = None
         self._documents = documents if isinstance(documents, Documents) else Documents(documents)
         if not parts:
             raise AnmiError("the search has no part: name at least one in search.parts")
@@ -306,7 +309,9 @@ class HybridSearch:
             log.warning('The search goes on without its part "%s": %s', name, problem)
         parts = [Part.load(folder / about["name"], about) for about in usable]
         settings["weights"] = shares(weights, {part.name: part for part in parts})
-        return HybridSearch(parts, Documents(folder / _DOCUMENTS), settings)
+        search = HybridSearch(parts, Documents(folder / _DOCUMENTS), settings)
+        search.folder = folder
+        return search
 
     @property
     def document_ids(self) -> list[str]:

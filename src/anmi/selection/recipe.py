@@ -265,7 +265,7 @@ class RecipeBook(BaseModel):
     # Other systems in the tables of results.
     reserved: ClassVar[tuple[str, ...]] = (
         *("bm25", "zero_shot", "corpus", "network"),
-        *("bm25_and_network", "hybrid", "champion"),
+        *("bm25_and_network", "hybrid", "final", "champion"),
     )
     every: ClassVar[str] = "*"
 

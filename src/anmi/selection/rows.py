@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from anmi.candidates import OPEN, PADDING, SOURCES, Candidates, CandidateShards
 from anmi.corpus.texts import values_by_id
 from anmi.engine.threads import ahead
-from anmi.ragged import Bools, Int64s, lists, read_table
+from anmi.ragged import Bools, Int32s, Int64s, lists, read_table
 from anmi.retrieval.pool import Positives, RelatedDocuments, compacted, without
 
 # Rows of a row group. Its texts are held at once when it is written, and stored once.
@@ -245,7 +245,7 @@ def training_rows(
     maker = _RowMaker(
         count, query_texts, related or RelatedDocuments.unrelated(count), own or {}, splits, labels
     )
-    tables = [maker(block) for block in ahead(shards.only(*_READ))] or [maker(_of_no_query())]
+    tables = [maker(block) for block in ahead(shards.only(*_READ))] or [maker(of_no_query())]
     # Blocks without rows may have measured less than the others.
     tables = [table for table in tables if len(table)] or tables[:1]
     texts = (
@@ -258,7 +258,27 @@ def training_rows(
     )
 
 
-def _of_no_query() -> Candidates:
+def not_mined(query_ids: Sequence[str], positives: Int32s, block: Candidates) -> Candidates:
+    """Return queries without a candidate; what another block measured is NaN of them.
+
+    Parameters
+    ----------
+    query_ids, positives
+        Of Q queries, int32 [Q, P], padded with -1.
+    block
+        Of the shards beside which they stand.
+    """
+    nothing = np.full((len(query_ids), 1), PADDING, np.int32)
+    columns = {name: np.full(nothing.shape, np.nan) for name in block.columns}
+    positive_columns = {name: np.full(positives.shape, np.nan) for name in block.positive_columns}
+    unmined = Candidates(
+        np.array(query_ids, np.str_), positives, nothing, np.zeros(nothing.shape, np.uint8)
+    )
+    return unmined.with_columns(columns, positive_columns)
+
+
+def of_no_query() -> Candidates:
+    """Return a block without queries that has every score."""
     none = np.zeros((0, 1), np.int32)
     scores = {name: np.zeros((0, 1), np.float32) for name in _SCORES}
     return Candidates(np.zeros(0, "<U1"), none, none, none.astype(np.uint8)).with_columns(

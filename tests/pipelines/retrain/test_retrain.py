@@ -15,13 +15,21 @@ from kedro.framework.project import pipelines
 from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
 
-from anmi.datasets.model_registry import CHAMPION, ROLLED_BACK, SERVING, read_beside
+from anmi.datasets.model_registry import (
+    CHAMPION,
+    MEASURED,
+    ROLLED_BACK,
+    SERVING,
+    WEIGHTS,
+    read_beside,
+)
 from anmi.evaluation.retrieval import vectors
 from anmi.pipelines.evaluation.search import Split, runs_of_parts
 from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams
 from anmi.pipelines.retrain.nodes import (
     decide_promotion,
     evaluate_champion,
+    fingerprint_of,
     rate_of,
     register_challenger,
     score_champion,
@@ -76,7 +84,7 @@ def decided(
         drawn=drawn,
         equivalents=equivalents,
         qrels=qrels,
-        trained_model=trained,
+        measured_model=trained,
         recipe="mine",
         recipes=book,
         training=TrainingParams(),
@@ -216,6 +224,7 @@ def nightly(
         info = {"collection": "api_docs"}
         done = register_challenger(
             trained,
+            measured_model=trained,
             promotion=made,
             champion=champion,
             training_profile={"terms": 3},
@@ -225,6 +234,7 @@ def nightly(
             dense=DenseParams(),
             registry=registry,
             search_index=search,
+            measured_search=search,
         )
         return made, done
 
@@ -268,13 +278,15 @@ def first_night(
     search: HybridSearch,
     dense: DenseParams,
     fetched: Path,
+    served: Path | None = None,
 ) -> tuple[dict[str, Any], Path, dict[str, Any], pd.DataFrame]:
     """Register a first champion; return the decision, its files, and what the next night knows of it and its run."""
     params = RetrainParams(model=f"anmi-{uuid4().hex[:8]}")
     champion = FIRST | {"model": params.model}
     promotion = decided(champion, pd.DataFrame(), PERFECT, AUDITED, folder, params=params)
     register_challenger(
-        folder,
+        served or folder,
+        measured_model=folder,
         promotion=promotion,
         champion=champion,
         training_profile={},
@@ -283,7 +295,8 @@ def first_night(
         recipe="mine",
         dense=dense,
         registry=registry,
-        search_index=search,
+        search_index=searching(tables[0], served) if served else search,
+        measured_search=search,
     )
     known, _, run = evaluate_champion(
         *tables,
@@ -315,6 +328,26 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
         "prompt_document": "passage ",
         "hybrid": HYBRID,
     }
+    expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
+    found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert known["hybrid"] == HYBRID
+
+
+def test_a_champion_is_compared_by_the_model_that_was_measured_and_serves_the_final_one(
+    registry: Any, tables: Any, trained: Path, word_encoder: Any, tmp_path: Path
+) -> None:
+    final = word_encoder(["night", "day"], seed=1)
+    served = tmp_path / "final" / "trained_model"
+    final.save(str(served), create_model_card=False)
+    search = searching(tables[0], trained)
+    promotion, fetched, known, run = first_night(
+        registry, tables, trained, search, DenseParams(), tmp_path / "room", served
+    )
+    registered = [fingerprint_of(place / WEIGHTS) for place in (fetched, fetched / MEASURED)]
+    assert registered == [fingerprint_of(served), fingerprint_of(trained)]
+    assert promotion["fingerprint"] == registered[1]
+    model = load_encoder(str(trained), trained.parent)
     expected = model.encode_query(["night", "day"]) @ model.encode_document(["night", "day"]).T
     found = run.sort_values(["query_id", "document_id"]).score.to_numpy().reshape(2, 2)
     np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -18,7 +18,7 @@ from anmi.corpus.texts import document_texts, joined_texts
 from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
 from anmi.files import room
 from anmi.pipelines.params import BM25Params, DenseParams, SearchParams
-from anmi.ragged import Float32s, Int64s
+from anmi.ragged import Float32s, Int32s, Int64s
 from anmi.retrieval import encoders, exact
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
@@ -187,16 +187,19 @@ def retrieve(
         dense_ranks=asked.deepest_rank("dense_rank"),
         measured=dense.positives,
         longest=dense_index.longest,
-        passages=(
-            np.where(corpus["start"] >= 0, first_passages(documents_of(corpus)), np.int32(-1))
-            if "start" in corpus
-            else None
-        ),
+        passages=cut_from(corpus),
     )
     found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
     if marks is None or (refuted := marks[marks["relevance"] == 0]).empty:
         return found
     return found.map(partial(marked, refuted=pool.Positives(refuted.assign(relevance=1), position)))
+
+
+def cut_from(corpus: pd.DataFrame) -> Int32s | None:
+    """Return the number of the document that each passage was cut from, -1 of whole ones; None where none was cut."""
+    if "start" not in corpus:
+        return None
+    return np.where(corpus["start"] >= 0, first_passages(documents_of(corpus)), np.int32(-1))
 
 
 def retrieve_dev(**inputs: Any) -> CandidateShards:

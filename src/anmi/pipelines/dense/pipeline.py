@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kedro.pipeline import Pipeline
 
 from anmi.pipelines.dense.nodes import (
@@ -12,6 +14,16 @@ from anmi.pipelines.dense.nodes import (
     retrieve_dev,
 )
 from anmi.pipelines.wiring import by_name, node, stage
+
+ENCODER_MADE_OF: Final = by_name(
+    "corpus",
+    "new_documents",
+    "params:encoder",
+    "params:search",
+    "params:seed",
+    "store",
+    params="params:dense",
+)
 
 
 def create_pipeline() -> Pipeline:
@@ -36,19 +48,7 @@ def create_pipeline() -> Pipeline:
     return stage(
         "dense",
         [
-            node(
-                make_corpus_encoder,
-                by_name(
-                    "corpus",
-                    "new_documents",
-                    "params:encoder",
-                    "params:search",
-                    "params:seed",
-                    "store",
-                    params="params:dense",
-                ),
-                "corpus_encoder",
-            ),
+            node(make_corpus_encoder, ENCODER_MADE_OF, "corpus_encoder"),
             node(
                 encode_collection,
                 by_name(

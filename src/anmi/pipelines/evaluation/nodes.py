@@ -189,49 +189,21 @@ def compare_systems(
 
     if scores.empty:
         return pd.DataFrame(), pd.DataFrame(), {}
+    rows = average_systems(scores, info, query_buckets, encoder, params=params, seed=seed)
     metrics = [column for column in scores.columns if "@" in column]
-    tables = {
-        str(system): table.set_index("query_id").drop(columns="system")
-        for system, table in scores.groupby("system", sort=False)
-    }
-    rows = []
+    tables = by_system(scores)
     comparisons = []
-    flat = []
     settings: dict[str, Any] = {
         "seed": seed,
         "resamples": params.resamples,
         "confidence": params.confidence,
     }
     known = query_buckets.set_index("query_id")
-    asked = {name: known.index[known.bucket == name] for name in BUCKETS}
-    asked = {ALL: known.index[known.bucket != PSEUDO]} | asked
-    asked = {name: ids for name, ids in asked.items() if len(ids)}
+    asked = ids_by_bucket(query_buckets)
+    headline = rows[rows.metric.isin(_HEADLINE)]
+    names = headline.recipe + "." + headline.metric
+    flat = list(zip(headline.bucket, names, headline.value, strict=True))
     for system, table in tables.items():
-        for bucket, ids in asked.items():
-            asked_for = (
-                metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]
-            )
-            values = table.loc[ids, asked_for].to_numpy(np.float64).T
-            groups = known.asked_by[ids].to_numpy()
-            bounds = intervals(values, **settings, groups=groups)
-            for metric, value, low, high in zip(
-                asked_for, *(part.tolist() for part in bounds), strict=True
-            ):
-                rows.append(
-                    {
-                        "collection": info["collection"],
-                        "encoder": encoder,
-                        "recipe": system,
-                        "seed_count": 1,
-                        "bucket": bucket,
-                        "queries": len(ids),
-                        "metric": metric,
-                        "value": value,
-                        "low": low,
-                        "high": high,
-                    }
-                )
-                flat += [(bucket, f"{system}.{metric}", value)] * (metric in _HEADLINE)
         flat += [
             (ALL, f"{system}.{name}", value)
             for name, value in summarise(table.loc[asked[ALL]]).items()
@@ -271,7 +243,60 @@ def compare_systems(
     finite: dict[str, dict[str, float]] = {ALL: {}}
     for bucket, name, value in flat:
         finite.setdefault(bucket, {}).update({name: float(value)} if np.isfinite(value) else {})
-    return pd.DataFrame(rows), pd.DataFrame(comparisons), finite
+    return rows, pd.DataFrame(comparisons), finite
+
+
+def average_systems(
+    scores: pd.DataFrame,
+    info: Mapping[str, Any],
+    query_buckets: pd.DataFrame,
+    encoder: str,
+    *,
+    params: EvaluationParams,
+    seed: int,
+) -> pd.DataFrame:
+    """Return the mean of every metric by system, and of the headline metrics by bucket, with intervals."""
+    metrics = [column for column in scores.columns if "@" in column]
+    groups = query_buckets.set_index("query_id").asked_by
+    rows = []
+    for system, table in by_system(scores).items():
+        for bucket, ids in ids_by_bucket(query_buckets).items():
+            names = metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]
+            bounds = intervals(
+                table.loc[ids, names].to_numpy(np.float64).T,
+                seed=seed,
+                resamples=params.resamples,
+                confidence=params.confidence,
+                groups=groups[ids].to_numpy(),
+            )
+            facts = {
+                "collection": info["collection"],
+                "encoder": encoder,
+                "recipe": system,
+                "seed_count": 1,
+                "bucket": bucket,
+                "queries": len(ids),
+            }
+            ends = zip(names, *(part.tolist() for part in bounds), strict=True)
+            for metric, value, low, high in ends:
+                rows.append(facts | {"metric": metric, "value": value, "low": low, "high": high})
+    return pd.DataFrame(rows)
+
+
+def by_system(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the metrics of queries, by their ids, of each system."""
+    return {
+        str(system): table.set_index("query_id").drop(columns="system")
+        for system, table in scores.groupby("system", sort=False)
+    }
+
+
+def ids_by_bucket(query_buckets: pd.DataFrame) -> dict[str, pd.Index]:
+    """Return the ids of all queries but pseudo-queries beside them, and of those of each bucket that has some."""
+    buckets = query_buckets.set_index("query_id").bucket
+    ids = {ALL: buckets.index[buckets != PSEUDO]}
+    ids |= {name: buckets.index[buckets == name] for name in BUCKETS}
+    return {name: members for name, members in ids.items() if len(members)}
 
 
 def measure_knowledge(

@@ -25,6 +25,16 @@ _DEV: Final = (
     "dev_run",
     "training_summary",
 )
+PARTS_MADE_OF: Final = by_name(
+    "corpus_encoder",
+    "bm25_index",
+    *_DEV,
+    "params:encoder",
+    "params:search",
+    "params:dense",
+    "store",
+    trained_model="measured_model",
+)
 
 
 def create_pipeline() -> Pipeline:
@@ -32,20 +42,7 @@ def create_pipeline() -> Pipeline:
     return stage(
         "evaluation",
         [
-            node(
-                make_parts,
-                by_name(
-                    "trained_model",
-                    "corpus_encoder",
-                    "bm25_index",
-                    *_DEV,
-                    "params:encoder",
-                    "params:search",
-                    "params:dense",
-                    "store",
-                ),
-                "search_parts",
-            ),
+            node(make_parts, PARTS_MADE_OF, "search_parts"),
             node(
                 rank_by_parts,
                 by_name(
@@ -70,14 +67,14 @@ def create_pipeline() -> Pipeline:
                     "params:seed",
                     info="collection_info",
                 ),
-                "search_index",
+                "measured_search",
             ),
             node(time_parts, ["search_parts", "corpus"], "part_milliseconds"),
             node(
                 run_systems,
                 by_name(
                     "part_runs",
-                    "search_index",
+                    "measured_search",
                     "corpus",
                     "queries",
                     "qrels",
@@ -143,7 +140,6 @@ def create_pipeline() -> Pipeline:
                 nodes.measure_knowledge,
                 by_name(
                     "runs",
-                    "trained_model",
                     "corpus",
                     "queries",
                     "qrels",
@@ -156,6 +152,7 @@ def create_pipeline() -> Pipeline:
                     "params:dense",
                     "params:seed",
                     "store",
+                    trained_model="measured_model",
                     params="params:evaluation",
                 ),
                 ["knowledge_metrics", "neighbours"],

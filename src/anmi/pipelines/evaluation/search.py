@@ -44,8 +44,17 @@ log = logging.getLogger(__name__)
 ZERO_SHOT: Final = "zero_shot"
 # The simplest search that needs no training; every run is compared with it.
 BM25_AND_NETWORK: Final = "bm25_and_network"
-# What the search that is deployed takes over from that of all parts.
+# What a search takes over from that of all parts, and what is known of it.
 _TAKEN_OVER: Final = ("zero_shot", "trained", "left_out")
+ABOUT_THE_FIT: Final = (
+    "collection",
+    "language",
+    "recipe",
+    "unchanged",
+    *_TAKEN_OVER,
+    "untrained",
+    "fit",
+)
 # Queries by which the time of a part is measured.
 _TIMED: Final = 20
 
@@ -274,7 +283,7 @@ def fit_search(
     dense: DenseParams,
     seed: int,
 ) -> HybridSearch:
-    """Return the search that is deployed: the parts that dev queries give a weight.
+    """Return the search that is measured: the parts that dev queries give a weight.
 
     ``settings`` have the ``fit``, and the weights of BM25 and the network alone, ``untrained``.
     """
@@ -380,7 +389,7 @@ def time_parts(search_parts: HybridSearch, corpus: pd.DataFrame) -> dict[str, di
 
 def run_systems(
     part_runs: pd.DataFrame,
-    search_index: HybridSearch,
+    measured_search: HybridSearch,
     *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
@@ -404,7 +413,7 @@ def run_systems(
     split = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     if split.queries.empty:
         return part_runs.drop(columns=["part", "spread"]).assign(system="")
-    settings = search_index.settings
+    settings = measured_search.settings
     depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
     names = {settings["zero_shot"]: ZERO_SHOT, settings["trained"][0]: recipe}
     runs = {

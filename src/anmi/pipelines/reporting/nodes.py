@@ -62,15 +62,18 @@ def collect_results(
     qrels: pd.DataFrame,
     info: dict[str, Any],
     evaluation: EvaluationParams,
-    search_index: HybridSearch,
+    measured_search: HybridSearch,
+    final_choice: dict[str, Any],
+    final_metrics: pd.DataFrame,
     part_milliseconds: dict[str, dict[str, float]],
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
     ``test_queries`` says whether they have ``labels``, or so few that ``pseudo_queries`` are
     measured beside them (``labels_and_pseudo_queries``) or alone, which is a weaker proof; ``none``
-    where nothing was asked. Where training drew negatives, the relevant ones among those are
-    counted, not among what they were drawn from.
+    where nothing was asked. ``final`` says how what is deployed differs from what was measured.
+    Where training drew negatives, the relevant ones among those are counted, not among what they
+    were drawn from.
     """
     from anmi.evaluation.diagnostics import false_negatives_of_pairs
 
@@ -97,10 +100,11 @@ def collect_results(
         "unchanged": training_summary.get("unchanged"),
         "test_queries": (kind or "pseudo_queries") if len(metrics) else "none",
         "new_documents": info["notes"].get("new_documents"),
-        "search": {name: search_index.settings.get(name) for name in _OF_SEARCH}
+        "final": final_choice["sentence"],
+        "search": {name: measured_search.settings.get(name) for name in _OF_SEARCH}
         | part_milliseconds
-        | {"megabytes": search_index.megabytes},
-        "rows": metrics.to_dict("records"),
+        | {"megabytes": measured_search.megabytes},
+        "rows": [*metrics.to_dict("records"), *final_metrics.to_dict("records")],
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
         "expected": selection_summary.get("expected"),

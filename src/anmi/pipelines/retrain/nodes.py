@@ -147,7 +147,9 @@ def evaluate_champion(
         )
     runs = []
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
-        folder = registry.fetch(found, Path(room))
+        fetched = registry.fetch(found, Path(room))
+        measured = fetched / model_registry.MEASURED
+        folder = measured if measured.is_dir() else fetched
         # Prompts are its own or those it is served with, whatever today's challenger is trained
         # with.
         serving = _OWN_PROMPTS | model_registry.read_beside(folder, model_registry.SERVING)
@@ -176,7 +178,7 @@ def evaluate_champion(
             runs.append(
                 run.assign(system=_SYSTEM, retriever="sparse" if is_sparse(encoder) else "dense")
             )
-        profile = model_registry.read_beside(folder, model_registry.PROFILE)
+        profile = model_registry.read_beside(fetched, model_registry.PROFILE)
     about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
     return known | about, profile, pd.concat(runs, ignore_index=True)
 
@@ -238,7 +240,7 @@ def decide_promotion(
     drawn: pd.DataFrame,
     equivalents: pd.DataFrame,
     qrels: pd.DataFrame,
-    trained_model: Path,
+    measured_model: Path,
     recipe: str,
     recipes: RecipeBook,
     training: TrainingParams,
@@ -279,9 +281,7 @@ def decide_promotion(
     )
     decision = found.decision
     reasons = list(found.reasons)
-    models = [trained_model, *companion_of(trained_model)]
-    prints = [fingerprint(load_encoder(str(model), model.parent)) for model in models]
-    own = prints[0] if len(prints) == 1 else hash_value(prints)
+    own = fingerprint_of(measured_model)
     if own in champion["rolled_back"]:
         decision = KEPT
         version = champion["rolled_back"][own]
@@ -298,6 +298,13 @@ def decide_promotion(
         "rule": params.rule.model_dump(),
         "promotion": {"promoted": float(decision == PROMOTED), **found.figures},
     }
+
+
+def fingerprint_of(model: Path) -> str:
+    """Return the fingerprint of a trained model, with that of its companion where it has one."""
+    models = [model, *companion_of(model)]
+    prints = [fingerprint(load_encoder(str(each), each.parent)) for each in models]
+    return prints[0] if len(prints) == 1 else hash_value(prints)
 
 
 def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
@@ -343,6 +350,7 @@ def rate_of_drawn(
 def register_challenger(
     trained_model: Path,
     *,
+    measured_model: Path,
     promotion: dict[str, Any],
     champion: dict[str, Any],
     training_profile: dict[str, Any],
@@ -352,11 +360,12 @@ def register_challenger(
     dense: DenseParams,
     registry: model_registry.ModelRegistry,
     search_index: HybridSearch,
+    measured_search: HybridSearch,
 ) -> dict[str, Any]:
     """Make the challenger a version of the registered model and, where it was promoted, its champion.
 
-    Its companion and the weights of the hybrid go with it; the index of the documents is no part of
-    a model.
+    Its companion and the weights of the hybrid go with it, and the model that was measured where
+    that is another; the index of the documents is no part of a model.
     """
     name = champion["model"]
     decision = promotion["decision"]
@@ -382,20 +391,11 @@ def register_challenger(
         "compared_with": "" if compared is None else compared,
     }
     with tempfile.TemporaryDirectory(prefix="anmi-challenger-") as room:
-        model = load_encoder(str(trained_model), trained_model.parent)
-        serving = dense.model_dump(include={"max_length", "precision"})
-        serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(model).items()}
-        # Those of other parts are the challenger's.
-        spreads = {
-            name: part.spread for name, part in search_index.parts.items() if name in TRAINED
-        }
-        serving[HYBRID] = {name: search_index.settings[name] for name in _OF_HYBRID}
-        serving[HYBRID]["spreads"] = spreads
-        folder = model_registry.model_folder(model, Path(room) / "model", serving, training_profile)
-        for companion in companion_of(trained_model):
-            # A model of its own, so that MLflow serves it as well.
-            beside = load_encoder(str(companion), companion.parent)
-            model_registry.model_folder(beside, folder / companion.name, {}, None)
+        folder = Path(room) / "model"
+        write_model(trained_model, folder, search_index, dense, training_profile)
+        if fingerprint_of(trained_model) != promotion["fingerprint"]:
+            measured_folder = folder / model_registry.MEASURED
+            write_model(measured_model, measured_folder, measured_search, dense, None)
         made = registry.register(name, folder, tags)
     if decision == PROMOTED:
         registry.set_champion(made, before)
@@ -413,3 +413,25 @@ def register_challenger(
         "figures": promotion["promotion"],
         "tags": made.tags,
     }
+
+
+def write_model(
+    model: Path,
+    folder: Path,
+    search: HybridSearch,
+    dense: DenseParams,
+    training_profile: dict[str, Any] | None,
+) -> None:
+    """Write a trained model and its companion as they are registered, with what a search asks and fuses them by."""
+    encoder = load_encoder(str(model), model.parent)
+    serving = dense.model_dump(include={"max_length", "precision"})
+    serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(encoder).items()}
+    # Those of other parts are the challenger's.
+    spreads = {name: part.spread for name, part in search.parts.items() if name in TRAINED}
+    serving[HYBRID] = {name: search.settings[name] for name in _OF_HYBRID}
+    serving[HYBRID]["spreads"] = spreads
+    model_registry.model_folder(encoder, folder, serving, training_profile)
+    for companion in companion_of(model):
+        # A model of its own, so that MLflow serves it as well.
+        beside = load_encoder(str(companion), companion.parent)
+        model_registry.model_folder(beside, folder / companion.name, {}, None)

@@ -88,6 +88,21 @@ def make_training_rows(
     """
     from anmi.evaluation.diagnostics import Funnel, diagnose
 
+    rows = rows_of(selection, corpus, queries, qrels, related_documents)
+    if (queries.split == "train").any() and recipes.get(recipe).negatives and not rows.negatives:
+        why = _why_none(diagnose(selection, Funnel(1))[0])
+        raise AnmiError(f'recipe "{recipe}" left no negative for any query: {why}')
+    return rows
+
+
+def rows_of(
+    selection: CandidateShards,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    related_documents: pd.DataFrame,
+) -> TrainingRows:
+    """Return the training rows of a selection, see :func:`anmi.selection.rows.training_rows`."""
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
     position = dict(zip(ids, range(len(ids)), strict=True))
@@ -100,11 +115,7 @@ def make_training_rows(
     }
     splits = dict(zip(queries.query_id, queries.split, strict=True))
     related = RelatedDocuments.from_table(related_documents, ids)
-    rows = training_rows(selection, ids, joined_texts(corpus), texts, related, own, splits, labels)
-    if (queries.split == "train").any() and recipes.get(recipe).negatives and not rows.negatives:
-        why = _why_none(diagnose(selection, Funnel(1))[0])
-        raise AnmiError(f'recipe "{recipe}" left no negative for any query: {why}')
-    return rows
+    return training_rows(selection, ids, joined_texts(corpus), texts, related, own, splits, labels)
 
 
 def _why_none(rows: list[dict[str, Any]]) -> str:

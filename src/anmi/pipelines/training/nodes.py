@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,12 @@ def train_retriever(
     dense: DenseParams,
     seed: int,
     store: Store,
+    alphas: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Train the encoder on the rows of training queries; dev queries choose how much of it is kept.
+
+    ``alphas`` are shares of the way from the start to the trained weights by kind of retriever,
+    where an earlier training chose them.
 
     A companion, where the recipe asks for one, is trained in the same way on the same rows, and its
     folder lies in that of the first.
@@ -115,7 +119,7 @@ def train_retriever(
         seed=seed,
     )
     has_dev = bool(choice.dev.query_ids)
-    if not has_dev:
+    if not has_dev and alphas is None:
         log.warning("No dev query chooses how much of the training is kept: all of it is")
     told, stock = [*dev_tables[1:], new_documents], None
     if pseudo is not None:
@@ -159,6 +163,8 @@ def train_retriever(
         log.info("Training a %s retriever", options.retriever)
         untrained = _start(start, options, dense, old, store)
         options = by_inner_products(options, untrained, chosen)
+        if alphas is not None:
+            options = options.model_copy(update={"alpha": alphas[options.retriever]})
         result = train(
             rows,
             encoder=untrained,

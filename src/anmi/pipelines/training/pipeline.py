@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kedro.pipeline import Pipeline
 
 from anmi.pipelines.training.nodes import train_retriever
 from anmi.pipelines.wiring import by_name, node, stage
 
+TRAINED_ON: Final = by_name(
+    "corpus",
+    "queries",
+    "qrels",
+    "knowledge",
+    "variants",
+    "related_documents",
+    "pseudo_queries",
+    "new_documents",
+    "corpus_encoder",
+    "params:encoder",
+    "params:recipe",
+    "params:recipes",
+    "params:dense",
+    "params:seed",
+    "store",
+    rows="training_rows",
+    params="params:training",
+)
+TRAINED: Final = by_name(
+    "training_log",
+    "training_summary",
+    "drawn_negatives",
+    "latent_neighbours",
+    "dev_run",
+    trained_model="measured_model",
+)
+
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return stage(
-        "training",
-        [
-            node(
-                train_retriever,
-                by_name(
-                    "corpus",
-                    "queries",
-                    "qrels",
-                    "knowledge",
-                    "variants",
-                    "related_documents",
-                    "pseudo_queries",
-                    "new_documents",
-                    "corpus_encoder",
-                    "params:encoder",
-                    "params:recipe",
-                    "params:recipes",
-                    "params:dense",
-                    "params:seed",
-                    "store",
-                    rows="training_rows",
-                    params="params:training",
-                ),
-                by_name(
-                    "trained_model",
-                    "training_log",
-                    "training_summary",
-                    "drawn_negatives",
-                    "latent_neighbours",
-                    "dev_run",
-                ),
-            ),
-        ],
-    )
+    return stage("training", [node(train_retriever, TRAINED_ON, TRAINED)])

@@ -1,0 +1,1 @@
+"""The training on what was held out as well, whose search is deployed."""
