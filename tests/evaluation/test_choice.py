@@ -35,7 +35,7 @@ def test_more_labels_bring_the_choice_from_the_prior_to_what_they_say() -> None:
 
 
 def test_pseudo_queries_count_less_than_as_many_labels() -> None:
-    values = falling(300, slope=0.08)
+    values = falling(300, slope=0.02)
     by_pseudo_queries = alpha(values[:0], values)
     assert alpha(values) < by_pseudo_queries < alpha(values[:0])
 

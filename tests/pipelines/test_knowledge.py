@@ -86,7 +86,7 @@ def measured(
             dense=DenseParams(),
             seed=1,
             store=store,
-            pseudo_queries=pd.DataFrame(),
+            pseudo_queries=pd.DataFrame(columns=["query_id", "document_id", "split"]),
             corpus_encoder=tmp_path,
         )
 

@@ -19,7 +19,7 @@ from anmi.evaluation.significance import compare
 from anmi.ragged import Bools
 
 ALPHAS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
-PRIOR: Final = Prior(best=(1.0,), fall=0.05, spread=0.06, reach=1.0, lean=(0.02,), lean_spread=0.03)
+PRIOR: Final = Prior(best=(1.0,), fall=0.05, spread=0.06, reach=1.0, lean=(0.02,), lean_spread=0.05)
 # Of what was learned at least this is kept, unless labels show that the start is better.
 _LEAST: Final = ALPHAS[1]
 _SIGNIFICANT: Final = 0.05

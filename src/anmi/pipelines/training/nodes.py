@@ -91,11 +91,7 @@ def train_retriever(
     from anmi.training.trainer import by_inner_products, train
 
     merged = merged_options(recipes.get(recipe), params)
-    if merged.companion is not None and merged.of_companion.retriever == recipe:
-        raise AnmiError(
-            f'the companion is reported as "{recipe}", and so would be the recipe of that name:'
-            " rename the recipe"
-        )
+    _check_names(merged, recipe)
     rows, queries = labels_used(check_splits(rows, queries), queries, merged.labels, seed)
     pseudo = _pseudo_rows(
         pseudo_queries,
@@ -119,30 +115,19 @@ def train_retriever(
         seed=seed,
     )
     has_dev = bool(choice.dev.query_ids)
-    if not has_dev and alphas is None:
-        log.warning("No dev query chooses how much of the training is kept: all of it is")
-    told, stock = [*dev_tables[1:], new_documents], None
-    if pseudo is not None:
-        told += [pseudo_queries, related_documents]
+    positives = positives_in_turn(rows, qrels, old)
+    tables = [*dev_tables[1:], new_documents, positives, pseudo_queries, related_documents]
+    stock = None
     if merged.sources.kind == "mixed":
-        told += [
-            corpus,
-            knowledge.graph,
-            knowledge.entities,
-            knowledge.facts,
-            variants,
-            related_documents,
-        ]
+        tables += [corpus, knowledge.graph, knowledge.entities, knowledge.facts]
+        tables.append(variants)
         # What is related to a new document is new as well.
         related = related_documents[related_documents.document_id.isin(old.document_id)]
         stock = Stock.from_tables(old, knowledge, variants, related)
-    positives = positives_in_turn(rows, qrels, old)
-    if len(positives):
-        told.append(positives)
     facts = {
         "recipe": recipe,
         "dev documents": str(params.dev_documents),
-        "tables": digest_tables(told),
+        "tables": digest_tables(tables),
     }
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
@@ -165,6 +150,8 @@ def train_retriever(
         options = by_inner_products(options, untrained, chosen)
         if alphas is not None:
             options = options.model_copy(update={"alpha": alphas[options.retriever]})
+        elif not has_dev:
+            log.warning("No dev query chooses how much of the training is kept: all of it is")
         result = train(
             rows,
             encoder=untrained,
@@ -197,6 +184,15 @@ def train_retriever(
         "dev_run": pd.concat(rankings, ignore_index=True),
         "training_summary": summary,
     }
+
+
+def _check_names(options: TrainingOptions, recipe: str) -> None:
+    """Refuse a recipe that is called as its companion is reported."""
+    if options.companion is not None and options.of_companion.retriever == recipe:
+        raise AnmiError(
+            f'the companion is reported as "{recipe}", and so would be the recipe of that name:'
+            " rename the recipe"
+        )
 
 
 def _guide(
