@@ -74,12 +74,6 @@ MATRICES: Final = {
     "native_languages": Matrix(["anmi"], LANGUAGES, "1", NATIVE),
     "static_main": Matrix(["anmi"], MAIN, "1", STATIC_AT_BEST),
     "static_languages": Matrix(["anmi"], LANGUAGES, "1", STATIC_AT_BEST),
-    "companion": Matrix(
-        ["anmi", "anmi_and_sparse"],
-        ["scifact", "api_docs", "medquad", "sae4k_ko", "xquad/es", "kg_webnlg/beir_en"],
-        "1",
-        "encoder=static",
-    ),
 }
 # Heading, collection and judgments of the page's table.
 COLUMNS: Final = (

@@ -1,9 +1,8 @@
 """The inference-free sparse retriever beside BM25: nDCG@10, recall@1000, terms a document, cost and time of a query.
 
-Trained as a run trains: on mined rows of train, then on those of dev as well for the epochs that
-dev chose, and on pseudo-queries. λ was chosen on dev. Every row has the same test queries. Rows of
-collections that are not asked for stay. ``--page`` only writes the tables of docs/search.md;
-``--companion`` takes what the matrix `companion` of ablation.py left, hybrids as they are deployed.
+Trained as a run trains: on mined rows of train and on pseudo-queries, as far as dev chooses. λ was
+chosen on dev. Every row has the same test queries. Rows of collections that are not asked for stay.
+``--page`` only writes the table of docs/search.md.
 PARAMS are ``encoder=static,collection=beir:../shared/data/scifact``:
 
     ANMI_DATA_ROOT=data/peers/scifact kedro run --pipelines mining,adaptation --params PARAMS
@@ -24,10 +23,10 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from ablation import newest
 from anmi.corpus.texts import document_texts
+from anmi.evaluation.alpha import AlphaChoice
 from anmi.evaluation.metrics import evaluate, of_documents
-from anmi.evaluation.retrieval import Ranking, dev_metric
+from anmi.evaluation.retrieval import Ranking
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.fusion import Ranked
@@ -56,20 +55,16 @@ PAGE = ROOT / "docs" / "search.md"
 KINDS = ("title", "cloze", "keyphrase")
 DEPTH = 1000
 NEGATIVES = 7
-# Of the two tables.
-HEADS = (
-    [
-        "collection",
-        "retriever",
-        "nDCG@10",
-        "p, to BM25",
-        "recall@1000",
-        "terms a document",
-        "postings a query",
-        "ms",
-    ],
-    ["collection", "queries", "BM25", "without", "with", "difference", "95 % interval", "p"],
-)
+HEADS = [
+    "collection",
+    "retriever",
+    "nDCG@10",
+    "p, to BM25",
+    "recall@1000",
+    "terms a document",
+    "postings a query",
+    "ms",
+]
 
 
 class Mined:
@@ -107,16 +102,11 @@ def main() -> None:
     arguments.add_argument("--epochs", type=int, default=5)
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument(
-        "--companion", action="store_true", help="compare the hybrids of the matrix companion"
-    )
-    arguments.add_argument(
-        "--page", action="store_true", help="only write the tables of docs/search.md"
+        "--page", action="store_true", help="only write the table of docs/search.md"
     )
     asked, result = arguments.parse_args(), load("sparse")
-    if asked.companion:
-        save("sparse", result | {"deployed": list(deployed())})
-    elif asked.page:
-        fill(PAGE, "sparse.py", tables(result))
+    if asked.page:
+        fill(PAGE, "sparse.py", table_of(result))
     else:
         about = {"collection": asked.collection, "seed": asked.seed}
         lines = [
@@ -156,40 +146,8 @@ def measured_rows(mined: Mined, asked: Any) -> Iterator[dict[str, Any]]:
             yield known | row(mined, model, base, share)
 
 
-def deployed() -> Iterator[dict[str, Any]]:
-    """Yield nDCG@10 on test of the hybrid with a sparse retriever beside that without, paired by query."""
-    found = newest("companion")
-    if found is None:
-        raise SystemExit("first run: python benchmarks/ablation.py companion")
-    for (collection, judgments), cells in found[1].groupby(["collection", "judgments"], sort=False):
-        hybrid, lexical = (
-            cells.pivot_table(f"{name}_{METRIC}", "query_id", "recipe")
-            for name in ("hybrid", "bm25")
-        )
-        if not {"anmi", "anmi_and_sparse"} <= set(hybrid.columns):
-            continue
-        kinds = (
-            cells.drop_duplicates("query_id")
-            .set_index("query_id")["documents"]
-            .reindex(hybrid.index)
-        )
-        for bucket in ("all", "unlabelled"):
-            chosen = hybrid if bucket == "all" else hybrid[kinds == bucket]
-            yield {
-                "collection": collection,
-                "judgments": judgments,
-                "bucket": bucket,
-                "queries": len(chosen),
-                "seeds": int(cells.seed.nunique()),
-                "bm25": round(float(lexical.loc[chosen.index, "anmi"].mean()), 4),
-                "without": round(float(chosen["anmi"].mean()), 4),
-                "with": round(float(chosen["anmi_and_sparse"].mean()), 4),
-                **paired(chosen["anmi_and_sparse"], chosen["anmi"]),
-            }
-
-
-def tables(result: dict[str, Any]) -> str:
-    """Return the means over seeds, and the hybrids as they are deployed by the judgments that know most."""
+def table_of(result: dict[str, Any]) -> str:
+    """Return the means over seeds."""
     rows = pd.DataFrame(result["rows"])
     shown = rows[(rows.recipe != "sparse") | (rows.share == SHARE)]
     lines = []
@@ -215,23 +173,7 @@ def tables(result: dict[str, Any]) -> str:
                     f"{of.milliseconds_per_query:.2f}",
                 ]
             )
-    completed = {row["collection"] for row in result["deployed"] if row["judgments"] == "completed"}
-    deployed_lines = [
-        [
-            row["collection"],
-            f"{row['bucket']}, {row['queries']}",
-            f"{row['bm25']:.3f}",
-            f"{row['without']:.3f}",
-            f"{row['with']:.3f}",
-            f"{row['difference']:+.3f}",
-            f"{row['low']:+.3f} to {row['high']:+.3f}",
-            f"{row['p_value']:.4f}",
-        ]
-        for row in result["deployed"]
-        if row["judgments"] == "completed" or row["collection"] not in completed
-    ]
-    between = "\nHybrids as they are deployed, `anmi_and_sparse` over `anmi`, nDCG@10 on test:\n\n"
-    return markdown(HEADS[0], lines) + between + markdown(HEADS[1], deployed_lines)
+    return markdown(HEADS, lines)
 
 
 def trained(mined: Mined, penalty: float, epochs: int, seed: int) -> Any:
@@ -254,7 +196,15 @@ def trained(mined: Mined, penalty: float, epochs: int, seed: int) -> Any:
             options=options,
             output=Path(scratch) / "model",
             seed=seed,
-            evaluate_dev=dev_metric(mined.corpus, mined.queries, mined.qrels, 20_000, "auto", seed),
+            choose_alpha=AlphaChoice.of(
+                mined.corpus,
+                mined.queries,
+                mined.qrels,
+                mined.pseudo,
+                most_documents=20_000,
+                precision="auto",
+                seed=seed,
+            ),
             pseudo=PseudoRows(mined.pseudo, kinds, related, mined.document_ids) if kinds else None,
         ).model
 

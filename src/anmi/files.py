@@ -116,7 +116,7 @@ def aside(target: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Linked:
-    """A folder that is saved once more without a second copy of its files, where the disk has hard links."""
+    """A folder that is saved once more, as hard links where the disk has them."""
 
     folder: Path
 

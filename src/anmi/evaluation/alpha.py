@@ -61,7 +61,7 @@ class AlphaChoice:
         precision: str,
         seed: int,
     ) -> AlphaChoice:
-        """Return the choice by all dev queries of a collection, with pseudo-queries of new documents.
+        """Return the choice by all dev queries of a collection, pseudo-queries among them.
 
         ``most_documents`` and ``precision`` are those of
         :class:`anmi.evaluation.retrieval.DevQueries`.
@@ -80,7 +80,7 @@ class AlphaChoice:
         )
 
     def dev_ndcg(self, model: Any) -> float:
-        """Return mean nDCG@10 of the labelled dev queries, of pseudo-queries where there are none."""
+        """Return mean nDCG@10 of labelled dev queries; of pseudo-queries if none is."""
         scores = self.dev.scores(model)
         is_counted = self.is_pseudo if self.is_pseudo.all() else ~self.is_pseudo
         return float(scores[is_counted].mean())

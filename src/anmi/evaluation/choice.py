@@ -1,4 +1,4 @@
-"""One rule for what dev queries choose: how much of a training is kept, and what each part of a search weighs.
+"""One rule for what dev queries choose: how much training is kept, and what parts weigh.
 
 An option is a point x in a small space. Its mean nDCG@10 is u(x), up to a constant. Before any
 query of the collection was asked, u is a Gaussian process whose mean falls from the point that was
@@ -64,7 +64,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Choice:
-    """The point that is taken, [D], and 95 % of where the best one may be: ``low`` and ``high``, [D]."""
+    """The point that is taken, [D], and where the best one is by 95 %: ``low`` to ``high``, [D]."""
 
     point: Float64s
     low: Float64s

@@ -277,7 +277,7 @@ _DEV_QUERIES: Final = {
 
 
 def alphas(training_summary: Mapping[str, Any]) -> Figure | None:
-    """Return dev nDCG@10 against the share of the training that is kept; None where nothing was measured."""
+    """Return dev nDCG@10 against the share of the training that is kept, if it was measured."""
     curve = pd.DataFrame(training_summary.get("alphas") or [])
     if curve.empty:
         return None

@@ -226,7 +226,7 @@ class Measured:
 
 
 def points(parts: int) -> Float64s:
-    """Return all ways to share a weight of 1 among parts, in tenths, of five parts and more in fifths, [K, parts].
+    """Return all ways to share a weight of 1, in tenths, of five parts in fifths, [K, parts].
 
     Examples
     --------

@@ -295,7 +295,7 @@ def _settle(
     alpha: float | None,
     choose_alpha: Callable[[Callable[[float], SentenceTransformer]], float] | None,
 ) -> tuple[float, float]:
-    """Leave the encoder between its first weights and its last; return where, and how far it moved."""
+    """Leave the encoder at alpha; return that, and how far training moved it."""
     encoder.eval()
     last = _copied(encoder)
     moved = _relative_change(first, last, [name for name, _ in encoder.named_parameters()])

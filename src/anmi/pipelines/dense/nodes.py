@@ -196,7 +196,7 @@ def retrieve(
 
 
 def cut_from(corpus: pd.DataFrame) -> Int32s | None:
-    """Return the number of the document that each passage was cut from, -1 of whole ones; None where none was cut."""
+    """Return the number of the document that each passage was cut from, -1 of whole ones."""
     if "start" not in corpus:
         return None
     return np.where(corpus["start"] >= 0, first_passages(documents_of(corpus)), np.int32(-1))

@@ -255,7 +255,7 @@ def average_systems(
     params: EvaluationParams,
     seed: int,
 ) -> pd.DataFrame:
-    """Return the mean of every metric by system, and of the headline metrics by bucket, with intervals."""
+    """Return the means of metrics by system, those of the headline also by bucket."""
     metrics = [column for column in scores.columns if "@" in column]
     groups = query_buckets.set_index("query_id").asked_by
     rows = []
@@ -292,7 +292,7 @@ def by_system(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def ids_by_bucket(query_buckets: pd.DataFrame) -> dict[str, pd.Index]:
-    """Return the ids of all queries but pseudo-queries beside them, and of those of each bucket that has some."""
+    """Return the ids of all queries that people asked, and of those of each bucket that has some."""
     buckets = query_buckets.set_index("query_id").bucket
     ids = {ALL: buckets.index[buckets != PSEUDO]}
     ids |= {name: buckets.index[buckets == name] for name in BUCKETS}

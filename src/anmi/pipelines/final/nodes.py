@@ -167,7 +167,7 @@ def positives_of(
     most: int,
     seed: int,
 ) -> Int32s:
-    """Return the positives of queries that retrieval would measure, int32 [Q, P], padded with -1."""
+    """Return the positives that retrieval would measure, int32 [Q, P], padded with -1."""
     from anmi.retrieval.retrieve import Queries, Retrieve
 
     ids = corpus.document_id.tolist()
