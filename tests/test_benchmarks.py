@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
 from anmi.judging.fused import shipped
 
@@ -141,14 +142,15 @@ def test_published_figures_are_not_in_sample(file: str) -> None:
 def test_tables_are_those_of_the_results(
     claims: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    native, ablation, scale, sparse, common = map(
-        script, ("native", "ablation", "scale", "sparse", "common")
+    native, ablation, scale, sparse, common, few_labels = map(
+        script, ("native", "ablation", "scale", "sparse", "common", "few_labels")
     )
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "board"))
     made = {
         ("README.md", "native.py"): native.table_of(
             rows_of("native.json"), native.MAIN, native.brief
         ),
+        ("README.md", "few_labels.py"): few_labels.curve(rows_of("few_labels.json")),
         ("docs/results.md", "native.py"): native.table_of(
             rows_of("native.json"), None, native.whole
         ),
@@ -182,6 +184,58 @@ def test_the_tutorial_reads_the_folder_of_who_walks_and_no_other() -> None:
     assert found[0] == "make install" and "collection=docs:/home/me/notes" in found[first]
     assert found[first + 1].startswith("kedro anmi search")
     assert not [place for place in others if ":" in found[place]] and "../" not in "".join(found)
+
+
+# --- few labels ---
+
+
+def test_few_labels_are_among_more_and_those_of_test_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    few_labels = script("few_labels")
+    monkeypatch.setattr(few_labels, "DATA", tmp_path)
+    monkeypatch.setattr(few_labels, "WORK", tmp_path / "cells")
+    ids = [str(number) for number in range(40)]
+    texts = [f"word{number} of document {number}" for number in ids]
+    corpus = pd.DataFrame({"document_id": ids, "title": "", "text": texts})
+    queries = pd.DataFrame({"query_id": ids, "text": [f"word{number}" for number in ids]})
+    splits = ["train"] * 24 + ["dev"] * 8 + ["test"] * 8
+    labels = pd.DataFrame({"query_id": ids, "document_id": ids, "relevance": 1, "split": splits})
+    few_labels.common.write_beir(tmp_path / "xquad/de", corpus, queries, labels)
+    fewer: set[str] = set()
+    for number, counts in {"0": (0, 0), "8": (6, 2), "16": (12, 4), "all": (24, 8)}.items():
+        point = few_labels.Point("xquad/de", number, 1)
+        few_labels.write_collection(point, point.folder)
+        qrels = load_collection(f"beir:{point.folder}", seed=1).qrels
+        labelled = {split: set(part.query_id) for split, part in qrels.groupby("split")}
+        assert labelled.pop("test") == set(ids[32:])
+        assert tuple(len(labelled.get(split, ())) for split in ("train", "dev")) == counts
+        more = set().union(*labelled.values())
+        assert fewer <= more
+        fewer = more
+
+
+def test_regret_is_what_the_best_of_the_others_has_more() -> None:
+    few_labels = script("few_labels")
+    values = pd.DataFrame(
+        {"bm25": [0.5, 0.1], "anmi": [0.6, 0.8], "hybrid": [0.5, 0.5], "final": [0.9, 0.8]},
+        index=["a", "b"],
+    )
+    rows = few_labels.rows_of(values, pd.Series({"a": "new", "b": "labelled"}), {"alpha": 0.5})
+    regrets = {(row["bucket"], row["final"]): row for row in rows if row["system"] == "hybrid"}
+    assert [regrets["all", final]["regret"] for final in (False, True)] == [0.2, -0.15]
+    assert regrets["labelled", False]["regret"] == 0.3 and len(rows) == 12
+    cell = {"collection": "medquad", "labels": 5, "seed": 1}
+    test = cell | {"final": False, "difference": -0.2, "p_value": 0.03}
+    tests = [test | {"than": than} for than in ("bm25_and_network", 0, 0)]
+    document = {"rows": [cell | row for row in rows], "tests": tests}
+    lines = [line.split(" | ") for line in few_labels.goals(document).splitlines()[2:]]
+    assert [line[0].strip("| ") for line in lines] == ["all", "all", "apart", "apart"]
+    assert lines[0][3] == "0.2000" and lines[0][5] == "1"
+    assert [end.strip("| ") for end in lines[0][6:]] == [
+        "1 of 1, uncorrected 1",
+        "0 of 2, uncorrected 2",
+    ]
 
 
 # --- speed ---
