@@ -156,7 +156,7 @@ def test_tables_are_those_of_the_results(
         ),
         ("docs/results.md", "ablation.py"): ablation.page_table(rows_of("ablation.json")),
         ("docs/results.md", "claims"): claims.page_table(rows_of("claims.json")),
-        ("docs/search.md", "sparse.py"): sparse.tables(common.load("sparse")),
+        ("docs/search.md", "sparse.py"): sparse.table_of(common.load("sparse")),
         ("docs/production.md", "scale.py"): scale.nodes_table(common.load("scale")["runs"]),
         ("benchmarks/board/README.md", "board"): (
             script("board/__main__").table(rows_of("board.json"))

@@ -18,17 +18,17 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 269_700,
+    "tokens": 275_300,
     "tokens a line": 9.2,
     "empty names, %": 5.3,
     "fmt: skip": 3,
     "packed assignments": 12,
     "long functions": 39,
     "lines over 100 columns": 776,
-    "files": 199,
+    "files": 204,
     "recipes": 25,
-    "lines of tests": 32_990,
-    "lines of benchmarks": 5_460,
+    "lines of tests": 33_720,
+    "lines of benchmarks": 5_770,
     "words of docs": 25_000,
 }
 # Names that say what was done with a thing, not what it is.

@@ -45,6 +45,7 @@ def test_systems_and_collections_take_names_and_settings(tmp_path: Path) -> None
         "short",
         2,
         {
+            "final": "never",
             "encoder": "static",
             "collection": "beir:../x",
             "recipe": "anmi",

@@ -48,7 +48,7 @@ METRICS = ("ndcg", "map", "mrr", "recall", "precision", "accuracy", "f2")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
 # Of other pipelines than the default one, and what a hook gives instead of a file.
 OTHERS = (
-    *("audit", "planted_truth", "model_registry", "search_parts"),
+    *("audit", "planted_truth", "model_registry", "search_parts", "final.search_parts"),
     *("champion", "promotion", "registration", "training_profile", "drift", "retrain_report"),
 )
 

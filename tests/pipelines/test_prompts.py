@@ -100,8 +100,9 @@ def way(
     pseudo = pd.DataFrame(
         columns=["query_id", "text", "document_id", "positive_text", "kind", "weight", "split"]
     )
-    tables = dict.fromkeys(("knowledge", "variants", "related_documents"), nothing) | {
-        "pseudo_queries": pseudo
+    tables = dict.fromkeys(("knowledge", "variants"), nothing) | {
+        "pseudo_queries": pseudo,
+        "related_documents": pd.DataFrame(columns=["document_id", "other_id", "kind"]),
     }
     with Store(folder / "store") as store:
         mined = encode_collection(

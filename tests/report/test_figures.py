@@ -60,8 +60,8 @@ def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric():
 
 def test_what_was_kept_of_a_training_is_shown_by_kind_of_dev_query():
     curve = [
-        {"alpha": alpha, "queries": kind, "count": count, "ndcg@10": 0.5 + alpha / 10}
-        for alpha in (0.0, 1.0)
+        {"alpha": alpha, "queries": kind, "count": count, "ndcg@10": 0.6 if alpha == 1.0 else 0.5}
+        for alpha in ("start", 1.0)
         for kind, count in (("labelled", 90), ("pseudo", 30))
     ]
     figure = figures.alphas({"alphas": curve, "alpha": 0.75})

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -148,25 +149,32 @@ def test_rows_in_another_order_give_the_same_weights(encoder):
     assert torch.equal(first, again)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
-def test_the_weights_are_left_at_a_share_of_the_way_from_the_first_to_the_last(encoder, alpha):
+@pytest.mark.parametrize("alpha", ["start", 0.0, 0.5, 1.0])
+def test_a_table_keeps_the_lengths_it_learned_and_a_share_of_the_directions(encoder, alpha):
     first = weights(encoder)
     last = weights(fit(deepcopy(encoder), alpha=1.0).model)
     measured = {}
 
-    def choose(encoder_at: Callable[[float], SentenceTransformer]) -> float:
-        for share in (0.0, 0.25, 1.0):
+    def choose(encoder_at: Callable[[Any], SentenceTransformer]) -> Any:
+        for share in ("start", 0.0, 0.25, 1.0):
             model = encoder_at(share)
             assert not model.training
             measured[share] = weights(model)
         return alpha
 
     result = fit(encoder, choose_alpha=choose)
-    assert torch.equal(measured[0.0], first) and torch.equal(measured[1.0], last)
-    torch.testing.assert_close(measured[0.25], 0.75 * first + 0.25 * last)
-    torch.testing.assert_close(weights(result.model), (1 - alpha) * first + alpha * last)
+    assert torch.equal(measured["start"], first) and torch.equal(measured[1.0], last)
+    for share in (0.0, 0.25):
+        torch.testing.assert_close(measured[share].norm(dim=1), last.norm(dim=1))
+    cosine = torch.nn.functional.cosine_similarity
+    torch.testing.assert_close(cosine(measured[0.0], first), torch.ones(len(first)))
+    nearness = [cosine(measured[share], last) for share in (0.0, 0.25)]
+    is_turned = nearness[0] < 0.999
+    assert is_turned.any() and bool((nearness[1] > nearness[0])[is_turned].all())
+    if alpha in measured:
+        assert torch.equal(weights(result.model), measured[alpha])
     assert result.summary["alpha"] == alpha
-    assert (result.summary["unchanged"] is None) == (alpha > 0)
+    assert (result.summary["unchanged"] is None) == (alpha != "start")
 
 
 def test_frozen_encoder_is_refused(encoder):

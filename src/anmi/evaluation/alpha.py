@@ -1,13 +1,14 @@
 """How much of a training is kept: the weights at a share of the way from the first to the last.
 
-Between the two nDCG@10 is smooth and mostly higher than at either end (WiSE-FT, arXiv 2109.01903).
+Between the two nDCG@10 is smooth, and sometimes higher than at either end (WiSE-FT, arXiv
+2109.01903).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,12 +17,15 @@ from anmi.adaptation.pseudo_tests import with_pseudo_tests
 from anmi.evaluation.choice import Prior, balanced, choose
 from anmi.evaluation.retrieval import DevQueries
 from anmi.evaluation.significance import compare
-from anmi.ragged import Bools
+from anmi.ragged import Bools, Float64s
+from anmi.retrieval.kinds import is_sparse, is_static
+from anmi.training.options import START, Alpha
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 ALPHAS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 PRIOR: Final = Prior(best=(1.0,), fall=0.05, spread=0.06, reach=1.0, lean=(0.02,), lean_spread=0.05)
-# Of what was learned at least this is kept, unless labels show that the start is better.
-_LEAST: Final = ALPHAS[1]
 _SIGNIFICANT: Final = 0.05
 
 
@@ -85,37 +89,43 @@ class AlphaChoice:
         is_counted = self.is_pseudo if self.is_pseudo.all() else ~self.is_pseudo
         return float(scores[is_counted].mean())
 
-    def __call__(self, encoder_at: Callable[[float], Any]) -> float:
-        """Return alpha, of an encoder that ``encoder_at`` returns at a share of the way."""
-        scores = np.stack([self.dev.scores(encoder_at(alpha)) for alpha in ALPHAS], axis=1)
+    def __call__(self, encoder_at: Callable[[Alpha], SentenceTransformer]) -> Alpha:
+        """Return alpha, of an encoder that ``encoder_at`` returns at an alpha.
+
+        Pseudo-queries never bring the start back: it is kept where labelled queries are found
+        significantly better by it.
+        """
+        start = encoder_at(START)
+        # At 0 a table has learned its lengths; another encoder is at its start.
+        alphas = ALPHAS if is_static(start) and not is_sparse(start) else ALPHAS[1:]
+        start_scores = self.dev.scores(start)
+        scores = np.stack([self.dev.scores(encoder_at(alpha)) for alpha in alphas], axis=1)
+        self.curve = [*self._rows(START, start_scores)]
+        for alpha, alpha_scores in zip(alphas, scores.T, strict=True):
+            self.curve += self._rows(alpha, alpha_scores)
+        is_labelled = ~self.is_pseudo
+        query_weights = balanced(self.is_unlabelled[is_labelled])
+        options = np.array(alphas)[:, None]
+        by_label = scores[is_labelled]
+        choice = choose(
+            options, PRIOR, by_label, query_weights, scores[self.is_pseudo], seed=self.seed
+        )
+        alpha = round(float(choice.point[0]), 3)
+        if not is_labelled.any():
+            return alpha
+        nearest = by_label[:, np.abs(options[:, 0] - alpha).argmin()]
+        test = compare(start_scores[is_labelled], nearest, seed=self.seed)
+        is_better = test.difference > 0 and test.p_value < _SIGNIFICANT
+        return START if is_better else alpha
+
+    def _rows(self, alpha: Alpha, scores: Float64s) -> Iterator[dict[str, Any]]:
         groups = {
             "labelled": ~self.is_pseudo & ~self.is_unlabelled,
             "unlabelled": ~self.is_pseudo & self.is_unlabelled,
             "pseudo": self.is_pseudo,
         }
-        self.curve = [
-            {
-                "alpha": alpha,
-                "queries": name,
-                "count": int(members.sum()),
-                "ndcg@10": round(float(column[members].mean()), 4),
-            }
-            for alpha, column in zip(ALPHAS, scores.T, strict=True)
-            for name, members in groups.items()
-            if members.any()
-        ]
-        labelled = scores[~self.is_pseudo]
-        choice = choose(
-            np.array(ALPHAS)[:, None],
-            PRIOR,
-            labelled,
-            balanced(self.is_unlabelled[~self.is_pseudo]),
-            scores[self.is_pseudo],
-            seed=self.seed,
-        )
-        alpha = round(float(choice.point[0]), 3)
-        if alpha >= _LEAST or not len(labelled):
-            return max(alpha, _LEAST)
-        test = compare(labelled[:, 0], labelled[:, 1], seed=self.seed)
-        is_better = test.difference > 0 and test.p_value < _SIGNIFICANT
-        return 0.0 if is_better else _LEAST
+        for name, members in groups.items():
+            if members.any():
+                mean = round(float(scores[members].mean()), 4)
+                count = int(members.sum())
+                yield {"alpha": alpha, "queries": name, "count": count, "ndcg@10": mean}

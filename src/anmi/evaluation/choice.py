@@ -117,13 +117,13 @@ def choose(
     ):
         if values is None or not len(values):
             continue
-        mean, covariance = _mean(values, weights, kernel)
+        measured, covariance = _mean(values, weights, kernel)
         if lean:
-            mean = mean - options @ np.array(lean)
+            measured = measured - options @ np.array(lean)
         of_source = _inverse(covariance + lean_spread**2 * kernel)
         precision = precision + of_source
-        evidence = evidence + of_source @ mean
-    covariance = np.linalg.inv(precision)
+        evidence = evidence + of_source @ measured
+    covariance = _inverted(precision)
     mean = covariance @ evidence
     is_as_good = mean > mean.max() - _AS_GOOD
     draws = seeds.stream(seed, STREAM).multivariate_normal(
@@ -175,4 +175,8 @@ def _mean(
 def _inverse(covariance: Float64s) -> Float64s:
     """Return the precision of what is known up to a constant that all options share."""
     ridge = 1e-8 * np.eye(len(covariance))
-    return np.linalg.inv(covariance + _UNKNOWN + ridge)
+    return _inverted(covariance + _UNKNOWN + ridge)
+
+
+def _inverted(matrix: Float64s) -> Float64s:
+    return np.asarray(np.linalg.inv(matrix), np.float64)

@@ -286,17 +286,13 @@ def alphas(training_summary: Mapping[str, Any]) -> Figure | None:
     for name, rows in curve.groupby("queries", sort=False):
         label = f"{_DEV_QUERIES[str(name)]} ({rows['count'].iloc[0]:,})"
         line = {"color": next(colours), "width": 2}
-        share = rows["alpha"].tolist()
+        share = [str(alpha) for alpha in rows["alpha"]]
         traces.append(scatter(label, share, plain(rows["ndcg@10"]), "lines+markers", line=line))
     layout = plot_layout(340, "α, the share of the way to the last weights", "dev nDCG@10")
-    chosen = training_summary["alpha"]
-    layout["shapes"] = [
-        {"type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper"}
-        | {"line": {"color": NEUTRAL, "dash": "dot"}}
-    ]
+    layout["xaxis"]["type"] = "category"
     note = (
-        f"0 is the encoder before training, 1 the one after it. Kept: {chosen:g}, the dotted line."
-        " In brackets: how many dev queries."
+        "At 0 a table of token vectors has learned their lengths, and no directions. Kept:"
+        f" {training_summary['alpha']}. In brackets: how many dev queries."
     )
     return Figure("alphas", "How much of the training is kept", note, traces, layout)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from anmi.selection.steps.registry import Params
 from anmi.training import parts
+
+START: Final = "start"
+Alpha = Annotated[float, Field(ge=0, le=1)] | Literal["start"]
 
 
 class PseudoQueryOptions(Params):
@@ -168,13 +171,12 @@ class TrainingOptions(Params):
     recompute: bool = Field(
         True, description="Gradient caching: a third more time, and memory is bounded by one pass."
     )
-    alpha: float | None = Field(
+    alpha: Alpha | None = Field(
         None,
-        ge=0,
-        le=1,
         description=(
-            "Share of the way from the first weights to the last that is kept (WiSE-FT,"
-            " arXiv 2109.01903). None: dev queries choose it; 1: the last weights."
+            "How much is kept: the share in [0, 1] of the way from the first weights to the last"
+            " (WiSE-FT, arXiv 2109.01903), of a table that of directions, or start. None: dev"
+            " queries choose it; 1: the last weights."
         ),
     )
     checkpoint_minutes: float = Field(

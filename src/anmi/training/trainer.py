@@ -20,6 +20,7 @@ from datasets import Dataset
 from filelock import FileLock, Timeout
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from torch.nn.functional import normalize
 from transformers.trainer_callback import PrinterCallback
 
 from anmi.errors import AnmiError
@@ -41,7 +42,7 @@ from anmi.training.losses import build_loss
 from anmi.training.losses.common import Loss
 from anmi.training.mixed import DNHSampler, Stock, neighbour_table
 from anmi.training.objective import ContrastiveObjective
-from anmi.training.options import TrainingOptions
+from anmi.training.options import START, Alpha, TrainingOptions
 from anmi.training.parts import FixedTemperature, HansOptions
 
 logger = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ def train(
     options: TrainingOptions,
     output: Path | None,
     evaluate_dev: Callable[[SentenceTransformer], float] | None = None,
-    choose_alpha: Callable[[Callable[[float], SentenceTransformer]], float] | None = None,
+    choose_alpha: Callable[[Callable[[Alpha], SentenceTransformer]], Alpha] | None = None,
     seed: int,
     checkpoints: CheckpointPlan | None = None,
     stock: Stock | None = None,
@@ -112,9 +113,9 @@ def train(
         Scores a model on the dev queries, larger is better; called at the start and the end of
         every epoch, for the log and for curricula that go by it.
     choose_alpha
-        Chooses the share of the way from the first weights to the last that is kept, in [0, 1],
-        where the options leave it open. It is called with a function that returns the encoder at a
-        share. None keeps the last weights.
+        Chooses ``alpha``, see :class:`anmi.training.options.TrainingOptions`, where the options
+        leave it open. It is called with a function that returns the encoder at an alpha. None keeps
+        the last weights.
     seed
         The same seed gives the same weights on a CPU.
     checkpoints
@@ -217,8 +218,8 @@ def train(
     unchanged = None
     if moved == 0.0:
         unchanged = _unmoved(pseudo, log)
-    elif alpha == 0.0:
-        unchanged = "no share of it was better on dev queries than the start"
+    elif alpha == START:
+        unchanged = "the start was better on dev queries"
     if unchanged is not None:
         logger.warning("Training changed nothing: %s", unchanged)
     summary = {
@@ -292,16 +293,17 @@ def _copied(encoder: SentenceTransformer) -> dict[str, torch.Tensor]:
 def _settle(
     encoder: SentenceTransformer,
     first: Mapping[str, torch.Tensor],
-    alpha: float | None,
-    choose_alpha: Callable[[Callable[[float], SentenceTransformer]], float] | None,
-) -> tuple[float, float]:
+    alpha: Alpha | None,
+    choose_alpha: Callable[[Callable[[Alpha], SentenceTransformer]], Alpha] | None,
+) -> tuple[Alpha, float]:
     """Leave the encoder at alpha; return that, and how far training moved it."""
     encoder.eval()
     last = _copied(encoder)
     moved = _relative_change(first, last, [name for name, _ in encoder.named_parameters()])
+    if alpha is None and choose_alpha is not None and moved:
+        alpha = choose_alpha(partial(_between, encoder, first, last))
     if alpha is None:
-        can_choose = choose_alpha is not None and moved > 0
-        alpha = choose_alpha(partial(_between, encoder, first, last)) if can_choose else 1.0
+        alpha = 1.0
     _between(encoder, first, last, alpha)
     return alpha, moved
 
@@ -319,13 +321,30 @@ def _between(
     encoder: SentenceTransformer,
     first: Mapping[str, torch.Tensor],
     last: Mapping[str, torch.Tensor],
-    alpha: float,
+    alpha: Alpha,
 ) -> SentenceTransformer:
-    """Return the encoder with the weights at a share of the way from the first to the last."""
-    weights = {
-        name: torch.lerp(first[name], weight, alpha) if weight.is_floating_point() else weight
-        for name, weight in last.items()
+    """Return the encoder at alpha between its first and its last weights.
+
+    A vector of a table has its last length, which says how much its token counts, and a direction
+    between the two: on small collections lengths generalise, and directions hardly do.
+    """
+    if alpha == START:
+        encoder.load_state_dict(first)
+        return encoder
+    tables = {
+        f"{name}.embedding.weight"
+        for name, module in encoder.named_modules()
+        if isinstance(module, StaticEmbedding)
     }
+    weights = {}
+    for name, weight in last.items():
+        if not weight.is_floating_point():
+            weights[name] = weight
+        elif name in tables and alpha < 1:
+            directions = torch.lerp(normalize(first[name]), normalize(weight), alpha)
+            weights[name] = normalize(directions) * weight.norm(dim=1, keepdim=True)
+        else:
+            weights[name] = torch.lerp(first[name], weight, alpha)
     encoder.load_state_dict(weights)
     return encoder
 

@@ -11,9 +11,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.adaptation.pseudo_tests import count_labelled
 from anmi.candidates import CandidateShards
-from anmi.corpus.related import documents_of
+from anmi.corpus.related import count_labelled, documents_of
 from anmi.corpus.texts import normalised
 from anmi.files import Linked
 from anmi.pipelines.dense.nodes import cut_from
