@@ -34,7 +34,7 @@ def test_more_labels_bring_the_choice_from_the_prior_to_what_they_say() -> None:
     chosen = [alpha(falling(300)[:count]) for count in (0, 3, 10, 30, 100, 300)]
     assert chosen[0] > 0.6 and chosen[-1] < 0.1
     assert all(later <= earlier + 0.05 for earlier, later in pairwise(chosen))
-    assert chosen[0] - chosen[1] < 0.4, "three labels count a little"
+    assert chosen[0] - chosen[1] <= 0.5, "three labels count a little"
 
 
 def test_pseudo_queries_count_less_than_as_many_labels() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy.linalg import helmert
 
 from anmi import seeds
 from anmi.ragged import Bools, Float64s
@@ -21,17 +22,17 @@ from anmi.ragged import Bools, Float64s
 STREAM: Final = "evaluation/choice"
 # What a query about a document with a training label counts at least.
 LEAST_SHARE: Final = 0.25
-# Standard deviation of nDCG@10 over queries, and that of how its change with a step of 1 differs
-# between queries.
-_HARDNESS: Final = 0.35
-_QUERY_SPREAD: Final = 0.3
-# Queries that the two are worth beside the covariance that is measured.
+# How queries differ in what they say of options: the standard deviation, how far apart two options
+# are that most queries find alike, and the share of what is different at any distance.
+_QUERY_SPREAD: Final = 0.25
+_QUERY_REACH: Final = 0.3
+_QUERY_NOISE: Final = 0.1
+# Queries that this is worth beside what is measured of it.
 _QUERIES: Final = 20
-# A variance that says nothing of the mean of all options.
-_UNKNOWN: Final = 100.0
 # A smaller difference of expected nDCG@10 decides nothing.
 _AS_GOOD: Final = 0.002
 _DRAWS: Final = 1000
+_RIDGE: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -101,34 +102,41 @@ def choose(
     --------
     >>> options = np.array([[0.0], [0.5], [1.0]])
     >>> prior = Prior(best=(1.0,), fall=0.02, spread=0.05, reach=1.0)
-    >>> worse = np.tile([0.75, 0.73, 0.7], (300, 1))
+    >>> worse = np.tile([0.72, 0.71, 0.7], (300, 1))
     >>> few, many = (choose(options, prior, worse[:n], np.ones(n), seed=1) for n in (3, 300))
     >>> few.point.tolist(), many.point.tolist()
     ([1.0], [0.0])
     """
+    if len(options) == 1:
+        return Choice(options[0], options[0], options[0])
     distances = np.square(options[:, None] - options[None]).sum(axis=2)
-    kernel = np.exp(-distances / (2 * prior.reach**2))
+    # Differences between options, since nothing is known of what all have in common.
+    contrasts = helmert(len(options))
+    kernel = contrasts @ _kernel(distances, prior.reach) @ contrasts.T
+    per_query = _kernel(distances, _QUERY_REACH) + _QUERY_NOISE * np.eye(len(options))
+    per_query = _QUERY_SPREAD**2 * contrasts @ per_query @ contrasts.T
     expected = -prior.fall * np.square(options - np.array(prior.best)).sum(axis=1)
     precision = _inverse(prior.spread**2 * kernel)
-    evidence = precision @ expected
-    for values, weights, lean, lean_spread in (
-        (labelled, query_weights, None, 0.0),
-        (pseudo, None, prior.lean, prior.lean_spread),
-    ):
-        if values is None or not len(values):
-            continue
-        measured, covariance = _mean(values, weights, kernel)
-        if lean:
-            measured = measured - options @ np.array(lean)
-        of_source = _inverse(covariance + lean_spread**2 * kernel)
-        precision = precision + of_source
-        evidence = evidence + of_source @ measured
-    covariance = _inverted(precision)
+    evidence = precision @ (contrasts @ expected)
+    if len(labelled):
+        mean, covariance = _mean(labelled @ contrasts.T, query_weights, per_query)
+        of_labelled = _inverse(covariance)
+        precision = precision + of_labelled
+        evidence = evidence + of_labelled @ mean
+    if pseudo is not None and len(pseudo):
+        mean, covariance = _mean(pseudo @ contrasts.T, np.ones(len(pseudo)), per_query)
+        lean = contrasts @ (options @ np.array(prior.lean))
+        of_pseudo = _inverse(covariance + prior.lean_spread**2 * kernel)
+        precision = precision + of_pseudo
+        evidence = evidence + of_pseudo @ (mean - lean)
+    covariance = _inverse(precision)
     mean = covariance @ evidence
-    is_as_good = mean > mean.max() - _AS_GOOD
     draws = seeds.stream(seed, STREAM).multivariate_normal(
         mean, covariance, size=_DRAWS, method="eigh"
     )
+    mean = mean @ contrasts
+    draws = draws @ contrasts
+    is_as_good = mean > mean.max() - _AS_GOOD
     best = options[draws.argmax(axis=1)]
     low, high = np.quantile(best, [0.025, 0.975], axis=0)
     return Choice(options[is_as_good].mean(axis=0), low, high)
@@ -157,26 +165,24 @@ def balanced(unlabelled: Bools) -> Float64s:
     return np.where(unlabelled, 1.0, share)
 
 
-def _mean(
-    values: Float64s, weights: Float64s | None, kernel: Float64s
-) -> tuple[Float64s, Float64s]:
-    """Return the mean over queries, [K], and the covariance of its error, [K, K]."""
-    shares = np.full(len(values), 1 / len(values)) if weights is None else weights / weights.sum()
+def _kernel(distances: Float64s, reach: float) -> Float64s:
+    return np.asarray(np.exp(-distances / (2 * reach**2)), np.float64)
+
+
+def _mean(values: Float64s, weights: Float64s, per_query: Float64s) -> tuple[Float64s, Float64s]:
+    """Return the mean over queries and the covariance of its error.
+
+    The covariance has the form of that ``per_query``; how large it is, is measured: of few queries
+    a covariance of many options is not.
+    """
+    shares = weights / weights.sum()
     # Queries of unlike weight say as much as so many of the same.
     queries = 1 / np.square(shares).sum()
     mean = shares @ values
-    deviations = values - mean
-    measured = (deviations * shares[:, None]).T @ deviations
-    expected = _HARDNESS**2 + _QUERY_SPREAD**2 * kernel
-    per_query = (queries * measured + _QUERIES * expected) / (queries + _QUERIES)
-    return mean, per_query / queries
+    measured = shares @ np.square(values - mean).sum(axis=1) / np.trace(per_query)
+    size = (queries * measured + _QUERIES) / (queries + _QUERIES)
+    return mean, size * per_query / queries
 
 
-def _inverse(covariance: Float64s) -> Float64s:
-    """Return the precision of what is known up to a constant that all options share."""
-    ridge = 1e-8 * np.eye(len(covariance))
-    return _inverted(covariance + _UNKNOWN + ridge)
-
-
-def _inverted(matrix: Float64s) -> Float64s:
-    return np.asarray(np.linalg.inv(matrix), np.float64)
+def _inverse(matrix: Float64s) -> Float64s:
+    return np.asarray(np.linalg.inv(matrix + _RIDGE * np.eye(len(matrix))), np.float64)

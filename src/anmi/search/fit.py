@@ -31,7 +31,7 @@ _PRIOR: Final = {"bm25": 0.15, "dense": 0.35, "sparse": 0.35, "network": 0.5, "c
 # distance they do not: see anmi.evaluation.choice.Prior.
 _FALL: Final = 0.12
 _SPREAD: Final = 0.055
-_REACH: Final = 0.7
+_REACH: Final = 0.6
 # Columns of what parts rank: a row per part, query and document.
 PART_COLUMNS: Final = {
     "query_id": "",
