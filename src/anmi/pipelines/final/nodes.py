@@ -198,7 +198,7 @@ def positives_of(
 def unless_measured(function: Callable[..., Any], *chosen: str) -> Callable[..., Any]:
     """Return a node's function that hands on what was measured where nothing is trained again.
 
-    That are its inputs ``measured_OUTPUT``; ``chosen`` are arguments that the choice holds.
+    Those are its inputs ``measured_OUTPUT``; ``chosen`` are arguments that the choice holds.
     """
 
     @wraps(function)
