@@ -24,7 +24,6 @@ import pandas as pd
 import scipy.sparse
 
 from anmi.corpus.texts import document_texts
-from anmi.evaluation.alpha import AlphaChoice
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.evaluation.retrieval import Ranking
 from anmi.retrieval.bm25 import BM25Index
@@ -33,6 +32,7 @@ from anmi.retrieval.fusion import Ranked
 from anmi.retrieval.index import SHARE, SparseIndex
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
+from anmi.training.alpha import AlphaChoice
 from anmi.training.options import TrainingOptions
 from anmi.training.sampling import PseudoRows
 from anmi.training.trainer import train

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tests.training.resuming import tokenizer
 
-from anmi.evaluation.alpha import ALPHAS, PRIOR, AlphaChoice
 from anmi.evaluation.choice import Prior, choose
+from anmi.training.alpha import ALPHAS, PRIOR, AlphaChoice
 from anmi.training.options import START, Alpha
 
 OPTIONS = np.array(ALPHAS)[:, None]

@@ -68,6 +68,7 @@ LONG = {
 }
 
 
+BY_DEV = {"sources": "mixed", "curriculum": {"triggered": {"measure": "validation"}}}
 NO_LABELS = {"labels": 0.0, "pseudo_queries": {"kinds": ["title"]}}
 
 
@@ -87,6 +88,7 @@ NO_LABELS = {"labels": 0.0, "pseudo_queries": {"kinds": ["title"]}}
         ({"evaluation": EvaluationParams(split="dev")}, True, "no query is left that measures it"),
         ({"queries": QUERIES[:-1]}, True, "no query is left that measures it"),
         ({"training": TrainingParams(options=NO_LABELS)}, True, "and 0 more labelled"),
+        ({"training": TrainingParams(options=BY_DEV)}, False, "curriculum goes by dev queries"),
     ],
 )
 def test_training_is_made_again_where_it_is_short_and_something_was_held_out(

@@ -121,6 +121,14 @@ def test_queries_about_labelled_documents_count_at_most_as_much_as_the_others() 
     assert weight(np.zeros(200, bool)) == weight(np.ones(200, bool))
 
 
+def test_a_part_alone_has_all_the_weight() -> None:
+    bm25, _, answers = made(20, 0, 0.5)
+    grades = np.ones(answers.shape, np.float32)
+    fit = fit_weights({"bm25": bm25}, {}, answers, grades, np.ones(20, bool), seed=1)
+    assert fit["weights"] == fit["low"] == fit["high"] == {"bm25": 1.0}
+    assert fit["ndcg@10"]["bm25"] == fit["ndcg@10"]["hybrid"] > 0 and not fit["without"]
+
+
 def test_without_queries_parts_have_the_prior() -> None:
     found = fitted(0, 0.5)
     assert found["weights"] == pytest.approx({"bm25": 0.5, "dense": 0.5})

@@ -103,16 +103,16 @@ def fit_weights(
         documents that it was trained to find, and would get a weight that it does not deserve
         elsewhere.
     seed
-        Of the resampling.
+        Of the draws, see :func:`anmi.evaluation.choice.choose`.
 
     Returns
     -------
     dict
-        ``weights`` by part, in [0, 1], whose sum is 1, below .05 only 0; ``low`` and ``high``, 95 %
-        bootstrap intervals over queries of the best weights, 0 and 1 without a query; ``queries``,
-        how many the weights were fitted on, and ``unlabelled``, how many of these; ``ndcg@10`` of
-        these queries by part alone, and of the ``hybrid`` at the weights; ``without``, that of the
-        hybrid without each of its parts; both empty without a query.
+        ``weights`` by part, in [0, 1], whose sum is 1, below .05 only 0; ``low`` and ``high``,
+        where the best weights are by 95 %, 0 and 1 without a query; ``queries``, how many the
+        weights were fitted on, and ``unlabelled``, how many of these; ``ndcg@10`` of these queries
+        by part alone, and of the ``hybrid`` at the weights; ``without``, that of the hybrid without
+        each of its parts; both empty without a query.
 
     Notes
     -----
@@ -230,13 +230,12 @@ def points(parts: int) -> Float64s:
 
     Examples
     --------
-    >>> points(2).shape, points(3).shape, points(5).shape
-    ((11, 2), (66, 3), (126, 5))
+    >>> points(1).shape, points(2).shape, points(3).shape, points(5).shape
+    ((1, 1), (11, 2), (66, 3), (126, 5))
     """
     steps = STEPS if parts < 5 else STEPS // 2
     # Bars between stars: each way to place them is a composition of the steps.
     bars = np.array([*combinations(range(steps + parts - 1), parts - 1)], dtype=int)
-    bars = bars.reshape(-1, parts - 1)
     edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=(-1, steps + parts - 1))
     return (np.diff(edges, axis=1) - 1) / steps
 
@@ -269,7 +268,7 @@ def fit_on_dev(
     depth
         Documents of each part that are fused.
     seed
-        Of the resampling.
+        Of the draws, see :func:`anmi.evaluation.choice.choose`.
     """
     part_runs = part_runs[part_runs.part.isin(names)]
     ranked_for = part_runs.query_id.unique()

@@ -580,8 +580,7 @@ def build_curriculum(
         The curriculum does not go with where negatives come from, or with what is measured.
     """
     parts.check_sources(options, mixed=mix is not None)
-    by_dev = isinstance(options, BanditOptions) or getattr(options, "measure", "") == "validation"
-    if by_dev and not dev:
+    if parts.goes_by_dev(options) and not dev:
         raise AnmiError(
             f'training: curriculum "{options.kind}" goes by the dev metric, and there are no dev'
             " queries; choose another, or for triggered `measure: violations`"

@@ -554,6 +554,12 @@ class HansOptions(PartOptions):
 HardnessOptions = NoAdaptation | HansOptions
 
 
+def goes_by_dev(curriculum: PartOptions) -> bool:
+    """Tell whether a curriculum goes by the dev metric."""
+    by_validation = getattr(curriculum, "measure", "") == "validation"
+    return by_validation or isinstance(curriculum, BanditOptions)
+
+
 def check_sources(curriculum: PartOptions, *, mixed: bool) -> None:
     """Raise an AnmiError where a curriculum does not go with where negatives come from, mined or ``mixed``."""
     if mixed and isinstance(curriculum, WindowOptions):

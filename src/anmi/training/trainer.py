@@ -60,7 +60,7 @@ class TrainingResult:
         ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step; the dev
         metric is NaN except in the last step of an epoch.
     summary
-        Plain values about the run: rows, steps, seconds, best epoch, precision, what type the
+        Plain values about the run: rows, steps, seconds, alpha, precision, what type the
         weights were saved and trained as, how far they moved.
     drawn
         ``query_id, document_id, count``: how often each document was drawn as a negative of a

@@ -403,9 +403,9 @@ def run_systems(
 
     These are BM25, the encoder before training (``zero_shot``), what was trained (the first of it
     called as the recipe, a companion by its kind), the other parts, ``bm25_and_network``, and the
-    search that is deployed (``hybrid``); a given run is called by its file. Where no query of the
-    split has a label, pseudo-queries stand in for them; where nothing is asked, no rows are
-    returned.
+    search that is measured (``hybrid``); a given run is called by its file. Where fewer than 20
+    queries of the split have a label, pseudo-queries are among them; where nothing is asked, no
+    rows are returned.
     """
     from anmi.evaluation.retrieval import Ranking
     from anmi.search.fit import fused_run

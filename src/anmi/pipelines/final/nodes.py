@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from anmi.retrieval.pool import Positives, RelatedDocuments, own_documents
 from anmi.search import HybridSearch
 from anmi.selection.recipe import RecipeBook
 from anmi.selection.rows import not_mined, of_no_query
+from anmi.training.parts import goes_by_dev
 
 FINAL: Final = "final"
 # A first training of more minutes is not made twice without being asked for.
@@ -72,6 +74,8 @@ def choose_to_train_again(
     reason = ""
     if final == "never":
         reason = "final is never"
+    elif goes_by_dev(options.curriculum):
+        reason = "the curriculum goes by dev queries, which would be trained on"
     elif not documents and released.empty:
         reason = "nothing was held out that training could learn from"
     elif final == "auto" and minutes > _MINUTES:
@@ -143,12 +147,13 @@ def release_held_out(
     released = queries[queries.query_id.isin(choice["queries"])].assign(split="train")
     queries = pd.concat([queries[queries.split != "dev"], released], ignore_index=True)
     if len(released):
+        mined = selection
         positives = positives_of(
             released, corpus, qrels, related_documents, bm25_index, dense.positives, seed
         )
         block = next((block for block in selection if len(block)), of_no_query())
         unmined = not_mined(released.query_id.tolist(), positives, block)
-        selection = CandidateShards.of([*selection, unmined])
+        selection = CandidateShards(lambda: chain(mined.layers(), [(unmined,)]))
     return {
         "queries": queries,
         "new_documents": new_documents[:0],
@@ -193,7 +198,7 @@ def positives_of(
 def unless_measured(function: Callable[..., Any], *chosen: str) -> Callable[..., Any]:
     """Return a node's function that hands on what was measured where nothing is trained again.
 
-    That are its inputs ``measured_OUTPUT``; ``chosen`` are arguments that the choice holds.
+    Those are its inputs ``measured_OUTPUT``; ``chosen`` are arguments that the choice holds.
     """
 
     @wraps(function)

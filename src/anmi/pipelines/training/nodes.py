@@ -85,7 +85,7 @@ def train_retriever(
     What documents state, and variants of them, is read only where the recipe draws negatives from
     mixed sources.
     """
-    from anmi.evaluation.alpha import AlphaChoice
+    from anmi.training.alpha import AlphaChoice
     from anmi.training.loop import CheckpointPlan, digest_tables
     from anmi.training.mixed import Stock
     from anmi.training.trainer import by_inner_products, train
@@ -150,7 +150,7 @@ def train_retriever(
         options = by_inner_products(options, untrained, chosen)
         if alphas is not None:
             options = options.model_copy(update={"alpha": alphas[options.retriever]})
-        elif not has_dev:
+        elif options.alpha is None and not has_dev:
             log.warning("No dev query chooses how much of the training is kept: all of it is")
         result = train(
             rows,
