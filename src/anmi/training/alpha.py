@@ -67,12 +67,14 @@ class AlphaChoice:
     ) -> AlphaChoice:
         """Return the choice by all dev queries of a collection, pseudo-queries among them.
 
+        Documents that a label names are asked no pseudo-queries, which would take texts from them.
         ``most_documents`` and ``precision`` are those of
         :class:`anmi.evaluation.retrieval.DevQueries`.
         """
-        tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, ["dev"])
-        dev = DevQueries(*tables, most_documents, precision, seed)
         relevant = qrels[qrels.relevance > 0]
+        is_named = pseudo_queries.document_id.isin(relevant.document_id)
+        tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries[~is_named], ["dev"])
+        dev = DevQueries(*tables, most_documents, precision, seed)
         trained_on = relevant[relevant.query_id.isin(queries.query_id[queries.split == "train"])]
         is_trained_on = relevant.document_id.isin(trained_on.document_id)
         query_ids = pd.Series(dev.query_ids, dtype=object)
