@@ -27,7 +27,7 @@ from anmi.search.folder import COMPANION
 from anmi.seeds import position
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
-from anmi.training.parts import GuideFilter
+from anmi.training.parts import GuideFilter, goes_by_dev
 
 if TYPE_CHECKING:
     from anmi.training.options import TrainingOptions
@@ -152,12 +152,14 @@ def train_retriever(
             options = options.model_copy(update={"alpha": alphas[options.retriever]})
         elif options.alpha is None and not has_dev:
             log.warning("No dev query chooses how much of the training is kept: all of it is")
+        # A network takes minutes to encode what dev queries search.
+        is_followed = has_dev and (is_static(untrained) or goes_by_dev(options.curriculum))
         result = train(
             rows,
             encoder=untrained,
             options=options,
             output=output,
-            evaluate_dev=choice.dev_ndcg if has_dev else None,
+            evaluate_dev=choice.dev_ndcg if is_followed else None,
             choose_alpha=choice if has_dev else None,
             seed=seed,
             checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
