@@ -23,7 +23,7 @@ from anmi.search.parts import BM25, CORPUS, NETWORK, TRAINED
 STEPS: Final = 10
 CUT: Final = 10
 # A part of less weight is left out: it costs what the others cost, and decides nothing.
-LEAST_WEIGHT: Final = 0.05
+LEAST_WEIGHT: Final = 0.08
 # What parts are worth to one another before a dev query was asked, as on the collections of
 # benchmarks/parts.py; where something was trained, the encoder that it began with adds nothing.
 _PRIOR: Final = {"bm25": 0.15, "dense": 0.35, "sparse": 0.35, "network": 0.5, "corpus": 0.2}
@@ -108,7 +108,7 @@ def fit_weights(
     Returns
     -------
     dict
-        ``weights`` by part, in [0, 1], whose sum is 1, below .05 only 0; ``low`` and ``high``,
+        ``weights`` by part, in [0, 1], whose sum is 1, below .08 only 0; ``low`` and ``high``,
         where the best weights are by 95 %, 0 and 1 without a query; ``queries``, how many the
         weights were fitted on, and ``unlabelled``, how many of these; ``ndcg@10`` of these queries
         by part alone, and of the ``hybrid`` at the weights; ``without``, that of the hybrid without
