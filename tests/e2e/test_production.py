@@ -255,6 +255,7 @@ def finished(production: Production, project: Path) -> Finished:
         yaml.safe_load((project / "conf" / "test" / "parameters.yml").read_text(encoding="utf-8"))
     )
     sizes |= {"training.options.epochs": 1}
+    sizes["search.parts"] = "+".join(sizes["search.parts"])
     parameters = ",".join(f"{key}={value}" for key, value in sizes.items())
     done = production.kedro(*documented("kedro run"), "--params", parameters)
     assert done.returncode == 0, done.stdout + done.stderr
