@@ -3,9 +3,9 @@
 An option is a point x in a small space. Its mean nDCG@10 is u(x), up to a constant. Before any
 query of the collection was asked, u is a Gaussian process whose mean falls from the point that was
 best on other collections, -fall · |x - best|², and whose deviation from that is smooth. Labelled
-dev queries measure u, each with an error of its own; pseudo-queries measure u and a lean, which is
-a Gaussian process, too: they are made of their document's words, so that they overrate what finds
-words. By Bayes' rule both count by their precision: three labels a little, three hundred decide.
+dev queries measure u, with an error that falls with their number; pseudo-queries measure u and a
+lean, since they are made of their document's words and overrate what finds words. By Bayes' rule
+both count by their precision: three labels count a little, and three hundred decide.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ def _kernel(distances: Float64s, reach: float) -> Float64s:
 def _mean(values: Float64s, weights: Float64s, per_query: Float64s) -> tuple[Float64s, Float64s]:
     """Return the mean over queries and the covariance of its error.
 
-    The covariance has the form of that ``per_query``; how large it is, is measured: of few queries
-    a covariance of many options is not.
+    It has the form of ``per_query``, and only its size is measured: queries are too few for the
+    covariance of many options.
     """
     shares = weights / weights.sum()
     # Queries of unlike weight say as much as so many of the same.

@@ -51,8 +51,8 @@ def _table(
 def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     """Return the systems as rows, the headline metrics as columns.
 
-    The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty. What is deployed
-    comes first.
+    The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty. The search
+    of all parts comes first.
     """
     rows = []
     for system in reversed(words.systems(results)):

@@ -144,7 +144,7 @@ def _dots(
     palette = colours(names)
     symbols = dict(zip(names, cycle(SYMBOLS), strict=False))
     traces = []
-    # What is deployed comes first.
+    # The search of all parts comes first.
     for place, system in enumerate(reversed(names)):
         offset = (place - (len(names) - 1) / 2) * min(0.2, 0.7 / len(names))
         entries = [

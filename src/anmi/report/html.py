@@ -161,7 +161,7 @@ def _prompts(training_summary: Mapping[str, Any], encoder_info: Mapping[str, Any
 def _sections(
     found: Mapping[str, Any], results: pd.DataFrame, comparisons: pd.DataFrame
 ) -> Iterator[Section]:
-    # What is deployed comes first.
+    # The search of all parts comes first.
     names = words.systems(results)[::-1]
     yield Section(
         "Results",

@@ -339,10 +339,10 @@ def notices(results: Mapping[str, Any], rows: pd.DataFrame) -> list[str]:
 
 
 def verdict(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
-    """Say how what is deployed does against every other system, where there are queries enough to say it.
+    """Say how the measured search does against every other system, if there are enough queries.
 
     That is on documents that nobody labelled and on new ones; on all test queries where neither
-    have enough, and on pseudo-queries where these are too few. What is deployed is the hybrid where
+    have enough, and on pseudo-queries where these are too few. The search is the hybrid where
     there is one, else what was trained. Results without buckets are about all queries.
     """
     counts = bucket_counts(results)

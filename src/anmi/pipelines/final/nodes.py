@@ -195,10 +195,11 @@ def positives_of(
     return retrieve(Queries(names, queries.text.tolist(), labels, own, no_vectors)).positives
 
 
-def unless_measured(function: Callable[..., Any], *chosen: str) -> Callable[..., Any]:
+def unless_measured(function: Callable[..., Any], *choice_names: str) -> Callable[..., Any]:
     """Return a node's function that hands on what was measured where nothing is trained again.
 
-    Those are its inputs ``measured_OUTPUT``; ``chosen`` are arguments that the choice holds.
+    What was measured are its inputs ``measured_OUTPUT``. ``choice_names`` are the arguments that
+    the choice holds.
     """
 
     @wraps(function)
@@ -209,19 +210,22 @@ def unless_measured(function: Callable[..., Any], *chosen: str) -> Callable[...,
             if name.startswith(MEASURED)
         }
         if choice["again"]:
-            return function(**inputs, **{name: choice[name] for name in chosen})
+            return function(**inputs, **{name: choice[name] for name in choice_names})
         handed_on = {
             name: Linked(value) if isinstance(value, Path) else value
             for name, value in measured.items()
         }
         return handed_on if len(handed_on) > 1 else next(iter(handed_on.values()))
 
-    # By it Kedro checks the inputs, and types the parameters among them.
-    own = inspect.signature(again_or_measured, follow_wrapped=False).parameters
-    others = inspect.signature(function).parameters
-    parameters = {"choice": own["choice"], **others, "inputs": own["inputs"]}
+    # Kedro checks the names of the inputs by this signature, and a hook types the parameters.
+    wrapper_parameters = inspect.signature(again_or_measured, follow_wrapped=False).parameters
+    parameters = {
+        "choice": wrapper_parameters["choice"],
+        **inspect.signature(function).parameters,
+        "inputs": wrapper_parameters["inputs"],
+    }
     again_or_measured.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [parameter for name, parameter in parameters.items() if name not in chosen]
+        [parameter for name, parameter in parameters.items() if name not in choice_names]
     )
     return again_or_measured
 
