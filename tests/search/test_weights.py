@@ -11,7 +11,7 @@ import pytest
 from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import run_table
 from anmi.retrieval.fusion import Ranked, fuse
-from anmi.search.fit import Measured, fit_weights
+from anmi.search.fit import Measured, fit_weights, prior
 
 DOCUMENTS = [f"d{i:02d}" for i in range(40)]
 
@@ -57,7 +57,7 @@ def test_the_curve_is_what_trec_eval_says_of_the_fused_runs() -> None:
         found = fuse(lists, 30, spreads, weights=dict(zip(lists, point, strict=True)))
         table = evaluate(qrels, run_table(names, DOCUMENTS, found.documents, found.scores), (10,))
         np.testing.assert_allclose(measured.ndcg(point), table["ndcg@10"].loc[names], atol=1e-6)
-    fitted = fit_weights(lists, spreads, labelled, grades, np.ones(25, bool), seed=1)
+    fitted = fit_weights(lists, spreads, labelled, grades, np.ones(25, bool), documents=0, seed=1)
     for name, part in lists.items():
         table = evaluate(qrels, run_table(names, DOCUMENTS, *part), (10,))
         assert fitted["ndcg@10"][name] == pytest.approx(table["ndcg@10"].mean(), abs=5.1e-5)
@@ -71,7 +71,9 @@ def fitted(count: int, good: float, unlabelled: Any = None, seed: int = 0) -> An
     unlabelled = np.ones(count, bool) if unlabelled is None else unlabelled
     grades = np.ones(answers.shape, np.float32)
     spreads = {"bm25": np.full(count, 0.3), "dense": 0.3}
-    return fit_weights({"bm25": bm25, "dense": dense}, spreads, answers, grades, unlabelled, seed=1)
+    return fit_weights(
+        {"bm25": bm25, "dense": dense}, spreads, answers, grades, unlabelled, documents=0, seed=1
+    )
 
 
 def test_the_better_part_gets_the_weight() -> None:
@@ -90,7 +92,7 @@ def test_of_three_parts_the_useless_one_gets_least() -> None:
     grades = np.ones(answers.shape, np.float32)
     for third, useful in ((noise, False), (helpful, True)):
         lists = {"bm25": bm25, "dense": dense, "sparse": third}
-        found = fit_weights(lists, {}, answers, grades, np.ones(300, bool), seed=1)
+        found = fit_weights(lists, {}, answers, grades, np.ones(300, bool), documents=0, seed=1)
         assert (
             sum(found["weights"].values()) == pytest.approx(1)
             and min(found["weights"].values()) >= 0
@@ -113,7 +115,7 @@ def test_queries_about_labelled_documents_count_at_most_as_much_as_the_others() 
 
     def weight(is_unlabelled: Any) -> float:
         parts = {"bm25": bm25, "dense": lists}
-        fit = fit_weights(parts, spreads, answers, grades, is_unlabelled, seed=1)
+        fit = fit_weights(parts, spreads, answers, grades, is_unlabelled, documents=0, seed=1)
         assert (fit["queries"], fit["unlabelled"]) == (200, is_unlabelled.sum())
         return float(fit["weights"]["dense"])
 
@@ -124,14 +126,14 @@ def test_queries_about_labelled_documents_count_at_most_as_much_as_the_others() 
 def test_a_part_alone_has_all_the_weight() -> None:
     bm25, _, answers = made(20, 0, 0.5)
     grades = np.ones(answers.shape, np.float32)
-    fit = fit_weights({"bm25": bm25}, {}, answers, grades, np.ones(20, bool), seed=1)
+    fit = fit_weights({"bm25": bm25}, {}, answers, grades, np.ones(20, bool), documents=0, seed=1)
     assert fit["weights"] == fit["low"] == fit["high"] == {"bm25": 1.0}
     assert fit["ndcg@10"]["bm25"] == fit["ndcg@10"]["hybrid"] > 0 and not fit["without"]
 
 
 def test_without_queries_parts_have_the_prior() -> None:
     found = fitted(0, 0.5)
-    assert found["weights"] == pytest.approx({"bm25": 0.5, "dense": 0.5})
+    assert found["weights"] == prior(["bm25", "dense"], documents=0)
     assert (found["unlabelled"], found["queries"]) == (0, 0)
 
 

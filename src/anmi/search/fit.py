@@ -24,9 +24,14 @@ STEPS: Final = 10
 CUT: Final = 10
 # A part of less weight is left out: it costs what the others cost, and decides nothing.
 LEAST_WEIGHT: Final = 0.08
-# What parts are worth to one another before a dev query was asked, as on the collections of
-# benchmarks/parts.py; where something was trained, the encoder that it began with adds nothing.
-_PRIOR: Final = {"bm25": 0.15, "dense": 0.35, "sparse": 0.35, "network": 0.5, "corpus": 0.2}
+# What parts are worth to one another before a dev query was asked: what was best on average in the
+# cells of benchmarks/few_labels.py, without labels and with all of them.
+_WORTH: Final = {"bm25": 0.2, "network": 0.6, "corpus": 0.2, "dense": 0.2, "sparse": 0.2}
+_TRAINED_WORTH: Final = 0.8
+# Where there is no network.
+_BM25_WORTH: Final = 0.35
+# Documents with a label by which half of that is reached.
+_DOCUMENTS: Final = 200
 # By how much nDCG@10 falls from there, how much collections differ in that, and within which
 # distance they do not: see anmi.evaluation.choice.Prior.
 _FALL: Final = 0.12
@@ -43,29 +48,35 @@ PART_COLUMNS: Final = {
 }
 
 
-def prior(parts: Iterable[str]) -> dict[str, float]:
+def prior(parts: Iterable[str], documents: int) -> dict[str, float]:
     """Return the weights of parts of which no dev query is known.
+
+    A trained part is worth the more, the more ``documents`` had a training label. Beside it the
+    encoder that it began with adds nothing.
 
     Examples
     --------
-    >>> prior(["bm25", "dense", "corpus", "network"])
-    {'bm25': 0.15, 'dense': 0.35, 'corpus': 0.0, 'network': 0.5}
-    >>> prior(["bm25", "dense"])
-    {'bm25': 0.5, 'dense': 0.5}
+    >>> prior(["bm25", "dense", "corpus", "network"], documents=0)
+    {'bm25': 0.2, 'dense': 0.2, 'corpus': 0.0, 'network': 0.6}
+    >>> weights = prior(["bm25", "dense", "network"], documents=1000)
+    >>> {name: round(weight, 2) for name, weight in weights.items()}
+    {'bm25': 0.13, 'dense': 0.47, 'network': 0.4}
     """
     names = list(parts)
-    worth = {name: _PRIOR[name] for name in names}
-    if CORPUS in names and any(name in TRAINED for name in names):
+    worth = {name: _WORTH[name] for name in names}
+    learned = documents / (documents + _DOCUMENTS)
+    trained = [name for name in names if name in TRAINED]
+    worth |= {name: worth[name] + learned * (_TRAINED_WORTH - worth[name]) for name in trained}
+    if CORPUS in names and trained:
         worth[CORPUS] = 0.0
     if BM25 in names and NETWORK not in names:
-        # Beside a network BM25 adds little; beside what was trained without labels it is the best.
-        worth[BM25] = _PRIOR["dense"]
+        worth[BM25] = _BM25_WORTH
     return shares(worth, worth)
 
 
-def unfitted(parts: Iterable[str]) -> dict[str, Any]:
+def unfitted(parts: Iterable[str], documents: int) -> dict[str, Any]:
     """Return what :func:`fit_weights` does without a query: the :func:`prior`."""
-    weights = prior(parts)
+    weights = prior(parts, documents)
     return {
         "weights": weights,
         "low": dict.fromkeys(weights, 0.0),
@@ -84,6 +95,7 @@ def fit_weights(
     grades: Float32s,
     unlabelled: Bools,
     *,
+    documents: int,
     seed: int,
 ) -> dict[str, Any]:
     """Choose the weights with the best mean nDCG@10.
@@ -102,6 +114,8 @@ def fit_weights(
         count together at most as much as these, each a quarter at least: a retriever is better on
         documents that it was trained to find, and would get a weight that it does not deserve
         elsewhere.
+    documents
+        How many training saw as positives, see :func:`prior`.
     seed
         Of the draws, see :func:`anmi.evaluation.choice.choose`.
 
@@ -125,18 +139,19 @@ def fit_weights(
     >>> from anmi.retrieval.fusion import Ranked
     >>> right = Ranked(np.array([[1, 2]] * 90, np.int32), np.array([[2.0, 1.0]] * 90, np.float32))
     >>> wrong = Ranked(np.array([[3, 1]] * 90, np.int32), np.array([[2.0, 1.0]] * 90, np.float32))
+    >>> parts = {"bm25": wrong, "dense": right}
     >>> truth, grades = np.full((90, 1), 1, np.int32), np.ones((90, 1), np.float32)
-    >>> fit = fit_weights({"bm25": wrong, "dense": right}, {}, truth, grades, np.ones(90, bool), seed=1)
+    >>> fit = fit_weights(parts, {}, truth, grades, np.ones(90, bool), documents=0, seed=1)
     >>> fit["weights"]["dense"] > 0.6, fit["queries"], fit["unlabelled"]
     (True, 90, 90)
     """
     if not len(labelled):
-        return unfitted(lists)
+        return unfitted(lists, documents)
     query_weights = balanced(unlabelled)
     measured = Measured(lists, spreads, labelled, grades, query_weights)
     options = points(len(lists))
     scores = np.stack([measured.ndcg(tuple(point)) for point in options.tolist()], axis=1)
-    before = Prior(tuple(prior(lists).values()), _FALL, _SPREAD, _REACH)
+    before = Prior(tuple(prior(lists, documents).values()), _FALL, _SPREAD, _REACH)
     choice = choose(options, before, scores, query_weights, seed=seed)
     weights = trimmed(dict(zip(lists, choice.point.tolist(), strict=True)))
     alone = {name: measured.mean({name: 1.0}) for name in lists}
@@ -281,7 +296,7 @@ def fit_on_dev(
     truth = of_documents(qrels[is_usable], corpus)
     dev_queries = dev_queries[dev_queries.query_id.isin(truth.query_id)]
     if dev_queries.empty:
-        return unfitted(names)
+        return unfitted(names, len(positives))
     ranking = Ranking.of(dev_queries, truth, corpus, depth)
     lists, spreads = part_lists(part_runs[part_runs["rank"] <= depth], names, ranking)
     rows = np.asarray(truth.query_id.map(_places(ranking.query_ids)), np.int64)
@@ -295,6 +310,7 @@ def fit_on_dev(
         side_by_side(rows, documents, len(dev_queries)),
         _padded_values(rows, truth.relevance, len(dev_queries)),
         ~is_labelled,
+        documents=len(positives),
         seed=seed,
     )
 

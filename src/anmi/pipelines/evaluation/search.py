@@ -299,7 +299,7 @@ def fit_search(
 
     def fit_of(names: Sequence[str]) -> dict[str, Any]:
         if search.method == "rrf":
-            return unfitted(names) | {"weights": equal(dict.fromkeys(names))}
+            return unfitted(names, 0) | {"weights": equal(dict.fromkeys(names))}
         return fit_on_dev(
             dev_part_runs,
             *dev,
