@@ -5,7 +5,8 @@ and dev by a hash, so that a larger set contains the smaller; the labels of the 
 away before ingestion, those of test stay. Of each cell a folder keeps its tables, without vectors
 and models. Cells of the same settings are kept, so the script may be interrupted: cheap ones come
 first. ``hybrid`` is the default: as it was measured, and ``final``, as it is deployed. Its regret
-is what the best of the other systems has more.
+is what the best of the other systems has more. ``prior`` is what the weights before any dev query
+lose on a collection: those of the package, and those that are best on the other collections.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from anmi.evaluation.metrics import completed_judgments
 from anmi.evaluation.retrieval import Ranking, side_by_side
 from anmi.evaluation.significance import holm
 from anmi.judging.fused import shipped
-from anmi.search.fit import STEPS, Measured, part_lists
+from anmi.search.fit import Measured, part_lists, points, prior
+from anmi.search.parts import CORPUS
 from common import DATA, METRIC, ROOT, artifact, kedro, mean, paired, parser, save, table
 from parts import BUCKETS, TABLES, Cell
 
@@ -50,6 +52,8 @@ CHOSEN_ON: Final = ("scifact", "api_docs", "hinglish_top", "sae4k_ko", "xquad/de
 # In the order in which they are run, and in that of tables.
 LABELS: Final = ("all", "0", "25", "100", "10", "250", "5", "50")
 IN_ORDER: Final = ("0", "5", "10", "25", "50", "100", "250", "all")
+FEW: Final = ("0", "5", "10", "25")
+PARTS: Final = ("bm25", "dense", "network")
 RECIPE: Final = "anmi"
 UNTRAINED: Final = "bm25_and_network"
 # The default as it was measured, and as it is deployed.
@@ -191,7 +195,10 @@ def figures_of(folder: Path) -> dict[str, Any]:
     best = values[[name for name in SINGLE if name in values]].mean().idxmax()
     by_system = [row for row in rows if row["system"] == best]
     rows += [row | {"system": "oracle_system", "chosen": {"system": best}} for row in by_system]
-    for row in cell.rows(best_weights(cell)):
+    by_weights = ndcg_by_weights(cell)
+    by_weights.to_parquet(folder / "by_weights.parquet")
+    best_weights = by_weights.loc[by_weights.ndcg_10.idxmax()].drop("ndcg_10").to_dict()
+    for row in cell.rows(best_weights):
         named = {name: row[name] for name in ("bucket", "ndcg_10", "low", "high", "queries")}
         oracle = {"system": "oracle_weights", "final": False, "regret": None}
         rows.append(oracle | named | {"chosen": {"weights": row["weights"]}})
@@ -227,8 +234,8 @@ def rows_of(
     return rows
 
 
-def best_weights(cell: Cell) -> dict[str, float]:
-    """Return the weights in tenths by which the parts find most on test queries."""
+def ndcg_by_weights(cell: Cell) -> pd.DataFrame:
+    """Return mean nDCG@10 on test queries, ``ndcg_10``, by the weights of all parts, a column each."""
     names = [name for name in cell.runs.part.unique() if name != "zero_shot"]
     corpus, queries, _ = cell.test
     queries = queries[queries.query_id.isin(cell.buckets.index)].drop_duplicates("query_id")
@@ -241,10 +248,9 @@ def best_weights(cell: Cell) -> dict[str, float]:
     grades = np.append(truth.relevance.to_numpy(np.float32), np.float32(0))[places]
     labelled = np.append(documents, PADDING)[places].astype(np.int32)
     measured = Measured(lists, spreads, labelled, grades, np.ones(len(queries)))
-    grid = itertools.product(range(STEPS + 1), repeat=len(names))
-    points = [[step / STEPS for step in point] for point in grid if sum(point) == STEPS]
-    best = max(points, key=lambda point: measured.ndcg(tuple(point)).mean())
-    return dict(zip(names, best, strict=True))
+    weights = points(len(names))
+    means = [measured.ndcg(tuple(point)).mean() for point in weights.tolist()]
+    return pd.DataFrame(weights, columns=names).assign(ndcg_10=means)
 
 
 # --- all cells ---
@@ -276,7 +282,42 @@ def collect() -> dict[str, Any]:
                 for name, final in DEFAULTS.items()
                 if len(before)
             ]
-    return {"about": common.about() | {"cells": cells}, "rows": rows, "tests": tests}
+    about = common.about() | {"cells": cells}
+    return {"about": about, "rows": rows, "tests": tests, "prior": priors()}
+
+
+def priors() -> list[dict[str, Any]]:
+    """Return what weights lose that are chosen without a dev query: ours, and the other collections'.
+
+    Cells with BM25, a trained encoder and the network, with up to 25 labels and with all of them.
+    """
+    losses: dict[tuple[str, str], list[pd.Series]] = {}
+    for collection, labels in itertools.product(MOST_TRAIN_QUERIES, (*FEW, "all")):
+        for file in Point(collection, labels, 0).folder.parent.glob("*/by_weights.parquet"):
+            by_weights = pd.read_parquet(file)
+            if {*PARTS} <= {*by_weights}:
+                without = by_weights[by_weights.get(CORPUS, 0.0) == 0]
+                ndcg = without.round(1).set_index([*PARTS]).ndcg_10
+                key = (collection, "few" if labels in FEW else labels)
+                losses.setdefault(key, []).append(ndcg.max() - ndcg)
+    means = pd.DataFrame({key: sum(cells) / len(cells) for key, cells in losses.items()})
+    rows = []
+    for collection, labels in means:
+        others = means.drop(columns=collection, level=0).xs(labels, axis=1, level=1)
+        if others.empty:
+            continue
+        ours = np.array([*prior(PARTS, 0 if labels == "few" else 1000).values()])
+        nearest = min(means.index, key=lambda point: np.abs(ours - point).sum())
+        learned = others.mean(axis=1).idxmin()
+        row = {
+            "collection": collection,
+            "labels": labels,
+            "learned": dict(zip(PARTS, learned, strict=True)),
+        }
+        for name, point in (("loss", nearest), ("loss_of_learned", learned)):
+            row[name] = round(float(means.loc[point, (collection, labels)]), 4)
+        rows.append(row)
+    return rows
 
 
 def goals(document: Mapping[str, Any]) -> str:
