@@ -54,6 +54,8 @@ LABELS: Final = ("all", "0", "25", "100", "10", "250", "5", "50")
 IN_ORDER: Final = ("0", "5", "10", "25", "50", "100", "250", "all")
 FEW: Final = ("0", "5", "10", "25")
 PARTS: Final = ("bm25", "dense", "network")
+# With a training label, about.
+DOCUMENTS: Final = {"few": 10, "all": 1000}
 RECIPE: Final = "anmi"
 UNTRAINED: Final = "bm25_and_network"
 # The default as it was measured, and as it is deployed.
@@ -303,10 +305,11 @@ def priors() -> list[dict[str, Any]]:
     means = pd.DataFrame({key: sum(cells) / len(cells) for key, cells in losses.items()})
     rows = []
     for collection, labels in means:
-        others = means.drop(columns=collection, level=0).xs(labels, axis=1, level=1)
+        others = means.drop(columns=[key for key in means if labels != key[1]])
+        others = others.drop(columns=collection, level=0)
         if others.empty:
             continue
-        ours = np.array([*prior(PARTS, 0 if labels == "few" else 1000).values()])
+        ours = np.array([*prior(PARTS, DOCUMENTS[labels]).values()])
         nearest = min(means.index, key=lambda point: np.abs(ours - point).sum())
         learned = others.mean(axis=1).idxmin()
         row = {

@@ -16,6 +16,7 @@ import pandas as pd
 
 from ablation import MATRICES, WORK
 from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
+from anmi.corpus.related import hits_of
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.search.fit import fit_on_dev, fused_run
 from common import METRIC, about, artifact, mean, parser, save, table
@@ -35,7 +36,8 @@ class Cell:
         self.search = json.loads(artifact(folder, "results.json").read_text())["search"]
         corpus, queries, qrels = (tables[name] for name in TABLES[:3])
         is_trained_on = qrels.query_id.isin(queries.query_id[queries.split == "train"])
-        self.positives = set(qrels.document_id[is_trained_on & (qrels.relevance > 0)])
+        positives = qrels.document_id[is_trained_on & (qrels.relevance > 0)]
+        self.positives = set(hits_of(corpus)[corpus.document_id.isin(positives)])
         pseudo_queries = tables["pseudo_queries"]
         lacking = unlabelled_splits(queries, qrels)
         self.dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, {"dev"} & {*lacking})

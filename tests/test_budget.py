@@ -28,7 +28,7 @@ MOST: Final = {
     "files": 204,
     "recipes": 25,
     "lines of tests": 33_720,
-    "lines of benchmarks": 5_815,
+    "lines of benchmarks": 5_820,
     "words of docs": 25_000,
 }
 # Names that say what was done with a thing, not what it is.

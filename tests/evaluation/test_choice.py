@@ -54,6 +54,12 @@ def test_the_choice_lies_between_the_ends_and_does_not_depend_on_a_constant(
     assert alpha(values + 0.1) == pytest.approx(chosen, abs=1e-6)
 
 
+def test_the_middle_of_what_lies_apart_is_not_taken() -> None:
+    dip = np.tile([0.7, 0.66, 0.62, 0.66, 0.7], (400, 1))
+    noise = np.random.default_rng(1).normal(0, 0.01, (400, 1))
+    assert alpha(dip + noise) in (0, 1)
+
+
 def test_options_of_several_directions_are_chosen_in_each() -> None:
     points = np.array([[a, b] for a in (0.0, 0.5, 1.0) for b in (0.0, 0.5, 1.0)])
     prior = Prior(best=(1.0, 1.0), fall=0.02, spread=0.05, reach=1.0)

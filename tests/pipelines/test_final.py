@@ -69,6 +69,7 @@ LONG = {
 
 
 BY_DEV = {"sources": "mixed", "curriculum": {"triggered": {"measure": "validation"}}}
+COMPANION = {"companion": {"retriever": "sparse", "curriculum": {"bandit": {"window": "rank"}}}}
 NO_LABELS = {"labels": 0.0, "pseudo_queries": {"kinds": ["title"]}}
 
 
@@ -89,6 +90,7 @@ NO_LABELS = {"labels": 0.0, "pseudo_queries": {"kinds": ["title"]}}
         ({"queries": QUERIES[:-1]}, True, "no query is left that measures it"),
         ({"training": TrainingParams(options=NO_LABELS)}, True, "and 0 more labelled"),
         ({"training": TrainingParams(options=BY_DEV)}, False, "curriculum goes by dev queries"),
+        ({"training": TrainingParams(options=COMPANION)}, False, "curriculum goes by dev queries"),
     ],
 )
 def test_training_is_made_again_where_it_is_short_and_something_was_held_out(

@@ -19,6 +19,7 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.terms import Terms
 from anmi.search import HybridSearch
+from anmi.search.fit import prior
 from anmi.serve.run import Run as page_run
 from anmi.store import Store
 
@@ -119,6 +120,7 @@ class Run:
         dense: DenseParams,
         deep: Any = "cutoffs",
         collection: dict[str, Any] | None = None,
+        unchanged: str | None = None,
         **search: Any,
     ) -> None:
         self.params = EvaluationParams(cutoffs=(10, 20), resamples=100, ranked=deep)
@@ -138,16 +140,20 @@ class Run:
             fitting: dict[str, Any] = {
                 **given,
                 "dev_run": self.dev_run,
-                "training_summary": {"dev_queries": "labels" if labelled else "pseudo_queries"},
+                "training_summary": {
+                    "dev_queries": "labels" if labelled else "pseudo_queries",
+                    "unchanged": unchanged,
+                },
                 "dense": dense,
             }
             params = SearchParams(**{"parts": ["bm25", "trained"]} | search)
+            of_corpus = "corpus" in params.parts
             (folder / "none").mkdir()
             self.parts = make_parts(
                 trained_model=models[1],
-                corpus_encoder=folder / "none",
+                corpus_encoder=Path(models[0]) if of_corpus else folder / "none",
                 bm25_index=BM25Index.of_terms(terms),
-                encoder=models[0],
+                encoder="corpus" if of_corpus else models[0],
                 search=params,
                 store=store,
                 **fitting,
@@ -230,7 +236,7 @@ def test_the_search_itself_has_the_true_corpus_and_says_what_its_weight_rests_on
     assert weights == run.search.settings["weights"] and list(run.search.parts) == list(weights)
     assert 0 <= fit["low"]["dense"] <= fit["high"]["dense"] <= 1
     assert set(fit["ndcg@10"]) == ({"bm25", "dense", "hybrid"} if labelled else set())
-    assert labelled or fit["weights"] == pytest.approx({"bm25": 0.5, "dense": 0.5})
+    assert labelled or fit["weights"] == prior(["bm25", "dense"], documents=0)
 
 
 def test_a_part_that_finds_nothing_is_measured_as_0(
@@ -244,6 +250,25 @@ def test_a_part_that_finds_nothing_is_measured_as_0(
     table = score_runs(run.runs, **run.tables, params=run.params, recipe="mine")
     assert (table["ndcg@10"][table.system == "bm25"] == 0).all()
     assert set(table.system) == {*SYSTEMS, "splade.trec"}
+
+
+@pytest.mark.parametrize("unchanged", ["the start was better", None])
+def test_what_training_left_unchanged_is_one_part(
+    unchanged: str | None, models: tuple[str, Path], tmp_path: Path
+) -> None:
+    parts = ["bm25", "corpus", "trained"]
+    run = Run(models, tmp_path, True, DENSE, unchanged=unchanged, parts=parts)
+    weights = run.search.settings["fit"]["weights"]
+    assert [*weights] == ["bm25", *(["dense"] if unchanged is None else []), "corpus"]
+
+
+def test_weights_by_hand_are_those_of_parts_that_training_left_unchanged(
+    models: tuple[str, Path], tmp_path: Path
+) -> None:
+    weights = {"bm25": 0.4, "corpus": 0.6}
+    changes: dict[str, Any] = {"unchanged": "the start was better", "weights": weights}
+    run = Run(models, tmp_path, True, DENSE, parts=["bm25", "corpus", "trained"], **changes)
+    assert run.search.settings["weights"] == weights
 
 
 @pytest.mark.parametrize("collection", [tables, cut_tables], ids=["whole", "cut"])

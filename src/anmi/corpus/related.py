@@ -543,7 +543,7 @@ def new_documents(
         queries_wanted = wanted
         labelled_queries = count_labelled(queries, qrels, split)
         if labelled_queries >= FEWEST_DEV:
-            room = max(_MOST_NEW * labelled_count, 1)
+            room = _MOST_NEW * labelled_count
             room *= split == "dev" or labelled_queries >= FEWEST_FOR_NEW
             wanted_groups = of_split[of_split.relevant].groupby("query_id").group.agg(set)
             texts = queries.set_index("query_id").text[wanted_groups.index]

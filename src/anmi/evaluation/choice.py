@@ -25,7 +25,7 @@ LEAST_SHARE: Final = 0.25
 # How queries differ in what they say of two options: the variance at a distance of 1. It grows with
 # the distance, as it does on all collections of benchmarks/few_labels.py.
 _QUERY_VARIANCE: Final = 0.2
-# Queries that this is worth beside what is measured of it.
+# That variance counts as if so many queries had shown it, beside those that are there.
 _QUERIES: Final = 20
 # A smaller difference of expected nDCG@10 decides nothing.
 _AS_GOOD: Final = 0.002
@@ -135,9 +135,14 @@ def choose(
     mean = mean @ contrasts
     draws = draws @ contrasts
     is_as_good = mean > mean.max() - _AS_GOOD
+    point = options[is_as_good].mean(axis=0)
+    nearest = np.linalg.norm(options - point, axis=1).argmin()
+    if not is_as_good[nearest]:
+        # They lie apart, with worse ones between them.
+        point = options[mean.argmax()]
     best = options[draws.argmax(axis=1)]
     low, high = np.quantile(best, [0.025, 0.975], axis=0)
-    return Choice(options[is_as_good].mean(axis=0), low, high)
+    return Choice(point, low, high)
 
 
 def balanced(unlabelled: Bools) -> Float64s:

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from anmi.candidates import PADDING
-from anmi.corpus.related import hits_of
 from anmi.evaluation.choice import Prior, balanced, choose
 from anmi.evaluation.metrics import of_documents
 from anmi.evaluation.retrieval import Ranking, run_table, side_by_side
@@ -32,8 +31,7 @@ _TRAINED_WORTH: Final = 0.8
 _BM25_WORTH: Final = 0.35
 # Documents with a label by which half of that is reached.
 _DOCUMENTS: Final = 200
-# By how much nDCG@10 falls from there, how much collections differ in that, and within which
-# distance they do not: see anmi.evaluation.choice.Prior.
+# See anmi.evaluation.choice.Prior.
 _FALL: Final = 0.12
 _SPREAD: Final = 0.055
 _REACH: Final = 0.6
@@ -279,7 +277,7 @@ def fit_on_dev(
     names
         Parts that may have a weight.
     positives
-        Ids of the documents that training saw as positives.
+        Ids of the documents, as ``hits_of(corpus)`` has them, that training saw as positives.
     depth
         Documents of each part that are fused.
     seed
@@ -301,8 +299,7 @@ def fit_on_dev(
     lists, spreads = part_lists(part_runs[part_runs["rank"] <= depth], names, ranking)
     rows = np.asarray(truth.query_id.map(_places(ranking.query_ids)), np.int64)
     documents = np.asarray(truth.document_id.map(ranking.place), np.int64)
-    trained_on = set(hits_of(corpus)[corpus.document_id.isin(positives)])
-    is_trained_on = truth.document_id.isin(trained_on).to_numpy(float)
+    is_trained_on = truth.document_id.isin(positives).to_numpy(float)
     is_labelled = np.bincount(rows, is_trained_on, minlength=len(dev_queries)) > 0
     return fit_weights(
         lists,

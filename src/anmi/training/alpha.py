@@ -72,7 +72,8 @@ class AlphaChoice:
         :class:`anmi.evaluation.retrieval.DevQueries`.
         """
         relevant = qrels[qrels.relevance > 0]
-        is_named = pseudo_queries.document_id.isin(relevant.document_id)
+        is_test = relevant.query_id.isin(queries.query_id[queries.split == "test"])
+        is_named = pseudo_queries.document_id.isin(relevant.document_id[~is_test])
         tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries[~is_named], ["dev"])
         dev = DevQueries(*tables, most_documents, precision, seed)
         trained_on = relevant[relevant.query_id.isin(queries.query_id[queries.split == "train"])]

@@ -219,7 +219,11 @@ def train(
     if moved == 0.0:
         unchanged = _unmoved(pseudo, log)
     elif alpha == START:
-        unchanged = "the start was better on dev queries"
+        unchanged = (
+            "the start was better on dev queries"
+            if options.alpha is None
+            else "alpha is set to start"
+        )
     if unchanged is not None:
         logger.warning("Training changed nothing: %s", unchanged)
     summary = {

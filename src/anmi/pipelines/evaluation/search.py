@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
+from anmi.corpus.related import hits_of
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
@@ -292,7 +293,8 @@ def fit_search(
     share = (training_summary.get("options") or {}).get("labels", 1.0)
     _, trained = labels_used(queries[:0], queries[queries.split == "train"], share, seed)
     is_labelled = qrels.query_id.isin(trained.query_id)
-    positives = set(qrels.document_id[is_labelled & (qrels.relevance > 0)])
+    labelled_ids = qrels.document_id[is_labelled & (qrels.relevance > 0)]
+    positives = set(hits_of(corpus)[corpus.document_id.isin(labelled_ids)])
     dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
     # Pseudo-queries have the words of their document, and would give BM25 most of the weight.
     dev = dev._replace(queries=dev.queries[dev.queries.query_id.isin(queries.query_id)])
@@ -310,9 +312,9 @@ def fit_search(
         )
 
     names = deployable(search_parts, search)
-    if training_summary.get("unchanged") and "trained" in search.parts:
-        # What was trained is the encoder before training.
-        names = [name for name in names if name != search_parts.settings["zero_shot"]]
+    if training_summary.get("unchanged") and search_parts.settings["zero_shot"] in names:
+        # The encoder that was to be trained is a part already.
+        names = [name for name in names if name != "dense" or search.weights]
     fit = None if search.weights else fit_of(names)
     weights = fit["weights"] if fit else weights_by_hand(search, names)
     untrained = [name for name in (BM25, NETWORK) if name in search_parts.parts]

@@ -66,6 +66,7 @@ def choose_to_train_again(
     summaries = [training_summary, training_summary.get("companion") or {}]
     minutes = sum(summary.get("seconds", 0.0) for summary in summaries) / 60
     options = merged_options(recipes.get(recipe), training)
+    retrievers = [options, *([options.of_companion] if options.companion else [])]
     # What a loss reads of candidates and positives was judged for training queries alone.
     released = queries[:0] if options.reads else labelled_dev(corpus, queries, qrels)
     _, released = labels_used(queries[:0], released, options.labels, seed)
@@ -74,7 +75,7 @@ def choose_to_train_again(
     reason = ""
     if final == "never":
         reason = "final is never"
-    elif goes_by_dev(options.curriculum):
+    elif any(goes_by_dev(each.curriculum) for each in retrievers):
         reason = "the curriculum goes by dev queries, which would be trained on"
     elif not documents and released.empty:
         reason = "nothing was held out that training could learn from"
@@ -102,7 +103,8 @@ def _sentence(reason: str, documents: int, queries: int, is_measured: bool) -> s
     if reason:
         return f"What is deployed is what was measured: {reason}."
     figures = (
-        f'its figures are called "{FINAL}", and no document is new to it'
+        f'its figures are called "{FINAL}", no document is new to it, and "unlabelled" ones are'
+        " those of the first training"
         if is_measured
         else "no query is left that measures it"
     )
@@ -195,7 +197,7 @@ def positives_of(
     return retrieve(Queries(names, queries.text.tolist(), labels, own, no_vectors)).positives
 
 
-def unless_measured(function: Callable[..., Any], *choice_names: str) -> Callable[..., Any]:
+def if_trained_again(function: Callable[..., Any], *choice_names: str) -> Callable[..., Any]:
     """Return a node's function that hands on what was measured where nothing is trained again.
 
     What was measured are its inputs ``measured_OUTPUT``. ``choice_names`` are the arguments that

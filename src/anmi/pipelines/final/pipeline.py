@@ -12,7 +12,7 @@ from anmi.pipelines.dense.pipeline import ENCODER_MADE_OF
 from anmi.pipelines.evaluation.pipeline import PARTS_MADE_OF
 from anmi.pipelines.evaluation.search import make_parts
 from anmi.pipelines.final import nodes
-from anmi.pipelines.final.nodes import FINAL, MEASURED, unless_measured
+from anmi.pipelines.final.nodes import FINAL, MEASURED, if_trained_again
 from anmi.pipelines.training.nodes import train_retriever
 from anmi.pipelines.training.pipeline import TRAINED, TRAINED_ON
 from anmi.pipelines.wiring import by_name, node, stage
@@ -69,12 +69,12 @@ def _trained_again() -> list[Node]:
     measured = {f"{MEASURED}{name}": dataset for name, dataset in TRAINED.items()}
     return [
         node(
-            unless_measured(make_corpus_encoder),
+            if_trained_again(make_corpus_encoder),
             _CHOICE | released(ENCODER_MADE_OF) | {f"{MEASURED}encoder": "corpus_encoder"},
             _ENCODER["corpus_encoder"],
         ),
         node(
-            unless_measured(train_retriever, "alphas"),
+            if_trained_again(train_retriever, "alphas"),
             _CHOICE | released(TRAINED_ON) | measured,
             _TRAINED,
         ),
@@ -86,7 +86,7 @@ def _deployed() -> list[Node]:
     parts_made_of = PARTS_MADE_OF | _ENCODER | {"trained_model": _DEPLOYED}
     return [
         node(
-            unless_measured(make_parts),
+            if_trained_again(make_parts),
             _CHOICE | parts_made_of | {f"{MEASURED}search": "measured_search"},
             f"{FINAL}.search_parts",
         ),

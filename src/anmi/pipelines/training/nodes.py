@@ -171,7 +171,10 @@ def train_retriever(
         ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(
             retriever=options.retriever
         )
-        about = {"options": options.model_dump(), "alphas": choice.curve}
+        about = {
+            "options": options.model_dump(),
+            "alphas": choice.curve if options.alpha is None else [],
+        }
         results.append((result, ranking, result.summary | about))
     trained, rankings, (summary, *others) = zip(*results, strict=True)
     summary |= {"adapted": bool(pseudo), "dev_queries": kind, "encoder": encoder, "recipe": recipe}
