@@ -11,7 +11,7 @@ import pytest
 from anmi.evaluation.metrics import evaluate
 from anmi.evaluation.retrieval import run_table
 from anmi.retrieval.fusion import Ranked, fuse
-from anmi.search.fit import Measured, fit_weights, prior
+from anmi.search.fit import Measured, fit_weights
 
 DOCUMENTS = [f"d{i:02d}" for i in range(40)]
 
@@ -133,7 +133,7 @@ def test_a_part_alone_has_all_the_weight() -> None:
 
 def test_without_queries_parts_have_the_prior() -> None:
     found = fitted(0, 0.5)
-    assert found["weights"] == prior(["bm25", "dense"], documents=0)
+    assert found["weights"] == {"bm25": 0.7, "dense": 0.3}
     assert (found["unlabelled"], found["queries"]) == (0, 0)
 
 

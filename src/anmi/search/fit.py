@@ -74,7 +74,7 @@ def prior(parts: Iterable[str], documents: int) -> dict[str, float]:
 
 def unfitted(parts: Iterable[str], documents: int) -> dict[str, Any]:
     """Return what :func:`fit_weights` does without a query: the :func:`prior`."""
-    weights = prior(parts, documents)
+    weights = trimmed(prior(parts, documents))
     return {
         "weights": weights,
         "low": dict.fromkeys(weights, 0.0),
