@@ -299,7 +299,7 @@ def priors() -> list[dict[str, Any]]:
             by_weights = pd.read_parquet(file)
             if {*PARTS} <= {*by_weights}:
                 without = by_weights[by_weights.get(CORPUS, 0.0) == 0]
-                ndcg = without.round(1).set_index([*PARTS]).ndcg_10
+                ndcg = without.round(dict.fromkeys(PARTS, 1)).set_index([*PARTS]).ndcg_10
                 key = (collection, "few" if labels in FEW else labels)
                 losses.setdefault(key, []).append(ndcg.max() - ndcg)
     means = pd.DataFrame({key: sum(cells) / len(cells) for key, cells in losses.items()})
