@@ -54,8 +54,6 @@ LABELS: Final = ("all", "0", "25", "100", "10", "250", "5", "50")
 IN_ORDER: Final = ("0", "5", "10", "25", "50", "100", "250", "all")
 FEW: Final = ("0", "5", "10", "25")
 PARTS: Final = ("bm25", "dense", "network")
-# With a training label, about.
-DOCUMENTS: Final = {"few": 10, "all": 1000}
 RECIPE: Final = "anmi"
 UNTRAINED: Final = "bm25_and_network"
 # The default as it was measured, and as it is deployed.
@@ -294,6 +292,7 @@ def priors() -> list[dict[str, Any]]:
     Cells with BM25, a trained encoder and the network, with up to 25 labels and with all of them.
     """
     losses: dict[tuple[str, str], list[pd.Series]] = {}
+    losses_of_ours: dict[tuple[str, str], list[float]] = {}
     for collection, labels in itertools.product(MOST_TRAIN_QUERIES, (*FEW, "all")):
         for file in Point(collection, labels, 0).folder.parent.glob("*/by_weights.parquet"):
             by_weights = pd.read_parquet(file)
@@ -301,25 +300,23 @@ def priors() -> list[dict[str, Any]]:
                 without = by_weights[by_weights.get(CORPUS, 0.0) == 0]
                 ndcg = without.round(dict.fromkeys(PARTS, 1)).set_index([*PARTS]).ndcg_10
                 key = (collection, "few" if labels in FEW else labels)
-                losses.setdefault(key, []).append(ndcg.max() - ndcg)
+                loss = ndcg.max() - ndcg
+                losses.setdefault(key, []).append(loss)
+                ours = np.array([*prior(PARTS, len(Cell(file.parent).positives)).values()])
+                nearest = min(loss.index, key=lambda point: np.abs(ours - point).sum())
+                losses_of_ours.setdefault(key, []).append(float(loss[nearest]))
     means = pd.DataFrame({key: sum(cells) / len(cells) for key, cells in losses.items()})
     rows = []
     for collection, labels in means:
         others = means.drop(columns=[key for key in means if labels != key[1]])
         others = others.drop(columns=collection, level=0)
-        if others.empty:
-            continue
-        ours = np.array([*prior(PARTS, DOCUMENTS[labels]).values()])
-        nearest = min(means.index, key=lambda point: np.abs(ours - point).sum())
-        learned = others.mean(axis=1).idxmin()
-        row = {
-            "collection": collection,
-            "labels": labels,
-            "learned": dict(zip(PARTS, learned, strict=True)),
-        }
-        for name, point in (("loss", nearest), ("loss_of_learned", learned)):
-            row[name] = round(float(means.loc[point, (collection, labels)]), 4)
-        rows.append(row)
+        if len(others.columns):
+            best = others.mean(axis=1).idxmin()
+            row = {"collection": collection, "labels": labels}
+            row["loss"] = round(np.mean(losses_of_ours[collection, labels]), 4)
+            row["best_of_others"] = dict(zip(PARTS, best, strict=True))
+            row["loss_of_best_of_others"] = round(means.loc[best, (collection, labels)], 4)
+            rows.append(row)
     return rows
 
 

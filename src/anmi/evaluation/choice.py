@@ -22,8 +22,8 @@ from anmi.ragged import Bools, Float64s
 STREAM: Final = "evaluation/choice"
 # What a query about a document with a training label counts at least.
 LEAST_SHARE: Final = 0.25
-# How queries differ in what they say of two options: the variance at a distance of 1. It grows with
-# the distance, as it does on all collections of benchmarks/few_labels.py.
+# How queries differ in what they say of two options: the variance, which grows with their distance,
+# at a distance of 1.
 _QUERY_VARIANCE: Final = 0.2
 # That variance counts as if so many queries had shown it, beside those that are there.
 _QUERIES: Final = 20

@@ -23,13 +23,13 @@ STEPS: Final = 10
 CUT: Final = 10
 # A part of less weight is left out: it costs what the others cost, and decides nothing.
 LEAST_WEIGHT: Final = 0.08
-# What parts are worth to one another before a dev query was asked: what was best on average in the
-# cells of benchmarks/few_labels.py, without labels and with all of them.
+# What parts are worth to one another before a dev query was asked, without labels and, what was
+# trained, with many. benchmarks/few_labels.py has what that loses (``prior``).
 _WORTH: Final = {"bm25": 0.25, "network": 0.6, "corpus": 0.15, "dense": 0.15, "sparse": 0.15}
 _TRAINED_WORTH: Final = 0.8
 # Where there is no network.
 _BM25_WORTH: Final = 0.35
-# Documents with a label by which half of that is reached.
+# With so many labelled documents the worth is halfway between the two.
 _DOCUMENTS: Final = 200
 # See anmi.evaluation.choice.Prior.
 _FALL: Final = 0.12
@@ -62,9 +62,11 @@ def prior(parts: Iterable[str], documents: int) -> dict[str, float]:
     """
     names = list(parts)
     worth = {name: _WORTH[name] for name in names}
-    learned = documents / (documents + _DOCUMENTS)
+    labelled_share = documents / (documents + _DOCUMENTS)
     trained = [name for name in names if name in TRAINED]
-    worth |= {name: worth[name] + learned * (_TRAINED_WORTH - worth[name]) for name in trained}
+    worth |= {
+        name: worth[name] + labelled_share * (_TRAINED_WORTH - worth[name]) for name in trained
+    }
     if CORPUS in names and trained:
         worth[CORPUS] = 0.0
     if BM25 in names and NETWORK not in names:

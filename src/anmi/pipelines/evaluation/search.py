@@ -290,7 +290,9 @@ def fit_search(
     """
     from anmi.search.fit import fit_on_dev, unfitted
 
-    share = (training_summary.get("options") or {}).get("labels", 1.0)
+    unchanged = training_summary.get("unchanged")
+    # An encoder that is as before learned of no label.
+    share = 0.0 if unchanged else (training_summary.get("options") or {}).get("labels", 1.0)
     _, trained = labels_used(queries[:0], queries[queries.split == "train"], share, seed)
     is_labelled = qrels.query_id.isin(trained.query_id)
     labelled_ids = qrels.document_id[is_labelled & (qrels.relevance > 0)]
@@ -312,7 +314,7 @@ def fit_search(
         )
 
     names = deployable(search_parts, search)
-    if training_summary.get("unchanged") and search_parts.settings["zero_shot"] in names:
+    if unchanged and search_parts.settings["zero_shot"] in names:
         # The encoder that was to be trained is a part already.
         names = [name for name in names if name != "dense" or search.weights]
     fit = None if search.weights else fit_of(names)
@@ -323,7 +325,7 @@ def fit_search(
         "collection": info["collection"],
         "language": info["language"],
         "recipe": recipe,
-        "unchanged": training_summary.get("unchanged"),
+        "unchanged": unchanged,
         **{name: search_parts.settings[name] for name in _TAKEN_OVER},
         "untrained": fit_of(untrained)["weights"] if NETWORK in untrained else None,
         "fit": fit,

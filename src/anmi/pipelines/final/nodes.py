@@ -66,7 +66,9 @@ def choose_to_train_again(
     summaries = [training_summary, training_summary.get("companion") or {}]
     minutes = sum(summary.get("seconds", 0.0) for summary in summaries) / 60
     options = merged_options(recipes.get(recipe), training)
-    retrievers = [options, *([options.of_companion] if options.companion else [])]
+    curricula = [options.curriculum]
+    if options.companion is not None:
+        curricula.append(options.of_companion.curriculum)
     # What a loss reads of candidates and positives was judged for training queries alone.
     released = queries[:0] if options.reads else labelled_dev(corpus, queries, qrels)
     _, released = labels_used(queries[:0], released, options.labels, seed)
@@ -75,7 +77,7 @@ def choose_to_train_again(
     reason = ""
     if final == "never":
         reason = "final is never"
-    elif any(goes_by_dev(each.curriculum) for each in retrievers):
+    elif any(goes_by_dev(curriculum) for curriculum in curricula):
         reason = "the curriculum goes by dev queries, which would be trained on"
     elif not documents and released.empty:
         reason = "nothing was held out that training could learn from"
@@ -103,8 +105,8 @@ def _sentence(reason: str, documents: int, queries: int, is_measured: bool) -> s
     if reason:
         return f"What is deployed is what was measured: {reason}."
     figures = (
-        f'its figures are called "{FINAL}", no document is new to it, and "unlabelled" ones are'
-        " those of the first training"
+        f'its figures are called "{FINAL}"; no document is new to it, and "unlabelled" means'
+        " unlabelled in the first training"
         if is_measured
         else "no query is left that measures it"
     )
