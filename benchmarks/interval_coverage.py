@@ -27,7 +27,8 @@ from anmi.evaluation.diagnostics import Expected, diagnose
 from anmi.judging.evidence import Material, Terms
 from anmi.judging.fusing import FusedJudge, FusedOptions
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.encoders import Encoder
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
 from anmi.selection.recipe import Runner, recipe_book
@@ -195,8 +196,8 @@ def mined(name: str, each: Made, known: NDArray[np.bool_]) -> Case:
     related = find_related(
         corpus.assign(metadata="{}"), forms, find_duplicates(corpus.document_id, forms)
     )
-    model = load_encoder("static", MODELS, 256)
-    vectors = encode(model, each.documents, None, role="document")
+    encoder = Encoder(EncoderSettings(encoder="static"), MODELS)
+    vectors = encoder.encode(each.documents, "document")
     terms = Terms.cut(each.documents, "en", "auto")
     width = int(known.sum(axis=1).max())
     positives = np.full((len(asked), width), PADDING, np.int32)
@@ -215,9 +216,7 @@ def mined(name: str, each: Made, known: NDArray[np.bool_]) -> Case:
     )
     own = np.full(len(asked), PADDING, np.int32)
     block = search(
-        Queries(
-            asked, each.queries, positives, own, encode(model, each.queries, None, role="query")
-        )
+        Queries(asked, each.queries, positives, own, encoder.encode(each.queries, "query"))
     )
     material = Material(terms, dict(zip(asked, each.queries, strict=True)), vectors)
     return Case(name, block, material, each.relevance > 0)

@@ -134,7 +134,7 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
     from anmi.evaluation.retrieval import ranked
-    from anmi.retrieval.encoders import load_encoder
+    from anmi.retrieval.encoders import Encoder, load_encoder
 
     measured = folder / f"{PEER}.parquet"
     if measured.is_file():
@@ -174,7 +174,7 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
     truth = qrels[qrels.query_id.isin(asked.query_id)]
     judged = completed_judgments(truth, equivalents) if completed else truth
-    run = ranked(model, asked, qrels, corpus, 100)
+    run = ranked(Encoder.of(model), asked, qrels, corpus, 100)
     found = evaluate(of_documents(judged, corpus), run, (10,))[[METRIC]]
     found.to_parquet(measured)
     return found[METRIC]

@@ -26,8 +26,9 @@ from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts
 from anmi.judging.evidence import NETWORK
 from anmi.judging.fused import EVIDENCE, FEATURES, OF_NETWORK, FusedModel, features, with_network
-from anmi.retrieval.encoders import cached_encoder, encode
+from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.exact import similarities
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.spelling import network_for
 from common import about, now, parser, save
 from fit_fused import RIDGE, SUPERSET_WEIGHT, TARGET, fit_model, rounded
@@ -80,12 +81,13 @@ def measured(name: str) -> Measured:
     store = planted.kept_in(WORK)
     network = network_for(texts, store.path / "models").name
     assert network is not None
-    model = cached_encoder(network, store.path / "models", TOKENS)
+    settings = EncoderSettings(encoder=network, max_length=TOKENS)
+    encoder = Encoder(settings, store.path / "models", store)
     asked = collection.queries.set_index("query_id").text[ids].tolist()
-    by_query = encode(model, asked, store, description=f"{name}: queries", role="query")
+    by_query = encoder.encode(asked, "query", f"{name}: queries")
     places = np.unique([*block.documents[kept], *block.positives[block.positives != PADDING]])
     read = [*(texts[place] for place in places), *joined]
-    found = encode(model, read, store, description=f"{name}: documents", role="document")
+    found = encoder.encode(read, "document", f"{name}: documents")
     vectors = np.zeros((len(texts) + len(joined), found.shape[1]), np.float32)
     made = np.arange(len(texts), len(vectors), dtype=np.int32)
     vectors[[*places, *made]] = found

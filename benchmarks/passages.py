@@ -21,7 +21,7 @@ from anmi.corpus.passages import cut_collection
 from anmi.corpus.sources import load_collection
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.evaluation.retrieval import ranked
-from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.encoders import Encoder, load_encoder
 from common import METRIC, MODELS, ROOT, about, kedro, mean, save, write_beir
 
 WORK: Final = common.WORK / "passages"
@@ -80,7 +80,14 @@ def zero_shot(encoder: str, collection: str, place: str) -> Iterator[dict[str, A
         cut = cut_collection(found, passages, found.corpus.document_id)  # type: ignore[arg-type]
         asked = cut.queries[cut.queries.split == "test"]
         truth = cut.qrels[cut.qrels.query_id.isin(asked.query_id)]
-        run = ranked(model, asked, truth, cut.corpus, 100, description=f"{collection}, {passages}")
+        run = ranked(
+            Encoder.of(model),
+            asked,
+            truth,
+            cut.corpus,
+            100,
+            description=f"{collection}, {passages}",
+        )
         scores = evaluate(of_documents(truth, cut.corpus), run, (10,))[METRIC]
         yield row_of(scores, collection, passages, encoder, "zero_shot", "all")
 

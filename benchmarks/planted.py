@@ -27,9 +27,10 @@ from anmi.pipelines.dense.nodes import make_corpus_encoder
 from anmi.pipelines.params import DenseParams, SearchParams
 from anmi.retrieval import pool
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import encode, load_encoder, place_of
+from anmi.retrieval.encoders import Encoder, Role, place_of
 from anmi.retrieval.exact import similarities
 from anmi.retrieval.index import DenseIndex
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.terms import counted
 from anmi.retrieval.tokenize import tokenizer
@@ -150,10 +151,11 @@ class Opened:
             seed=SEED,
             store=store,
         )
-        model = load_encoder(place_of(encoder, own), store.path / "models", TOKENS)
+        settings = EncoderSettings(encoder=place_of(encoder, own), max_length=TOKENS)
+        opened = Encoder(settings, store.path / "models", store)
 
-        def embed(texts: list[str], role: str) -> NDArray[np.float32]:
-            return encode(model, texts, store, description=f"{name}: {role}", role=role)
+        def embed(texts: list[str], role: Role) -> NDArray[np.float32]:
+            return opened.encode(texts, role, f"{name}: {role}")
 
         return Opened(name, read, document_texts(read.corpus), embed)
 

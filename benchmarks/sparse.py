@@ -30,6 +30,7 @@ from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.fusion import Ranked
 from anmi.retrieval.index import SHARE, SparseIndex
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.training.alpha import AlphaChoice
@@ -202,7 +203,7 @@ def trained(mined: Mined, penalty: float, epochs: int, seed: int) -> Any:
                 mined.qrels,
                 mined.pseudo,
                 most_documents=20_000,
-                precision="auto",
+                settings=EncoderSettings(),
                 seed=seed,
             ),
             pseudo=PseudoRows(mined.pseudo, kinds, related, mined.document_ids) if kinds else None,

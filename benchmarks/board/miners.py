@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from protocol import NEGATIVES, SEED, Task
 
 from anmi.corpus.texts import document_texts
-from anmi.evaluation.retrieval import vectors
-from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.encoders import Encoder, load_encoder
 from anmi.retrieval.exact import best
 from common import MODELS, kedro, table
 
@@ -33,8 +32,8 @@ def by_dense(
     of each query's least similar known positive [Q, 1]; it returns which are negatives, [Q, M].
     """
     model = load_encoder("static", MODELS)
-    documents = vectors(model, document_texts(task.corpus), "document")
-    cosines = vectors(model, task.queries.text.tolist(), "query") @ documents.T
+    documents = Encoder.of(model).encode(document_texts(task.corpus), "document")
+    cosines = Encoder.of(model).encode(task.queries.text.tolist(), "query") @ documents.T
     row = task.known.query_id.map(
         dict(zip(task.queries.query_id, range(len(task.queries)), strict=True))
     )

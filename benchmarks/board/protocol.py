@@ -16,9 +16,9 @@ from anmi.corpus.sources import load_collection
 from anmi.corpus.texts import document_texts, normalised
 from anmi.errors import AnmiError
 from anmi.evaluation.metrics import completed_judgments, evaluate
-from anmi.evaluation.retrieval import Ranking, vectors
+from anmi.evaluation.retrieval import Ranking
 from anmi.evaluation.significance import share
-from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.encoders import Encoder, load_encoder
 from anmi.retrieval.fusion import Ranked
 from anmi.retrieval.index import DenseIndex
 from anmi.seeds import position
@@ -187,8 +187,8 @@ def score(task: Task, chosen: pd.DataFrame) -> dict[str, Any]:
 def gap(task: Task, chosen: pd.DataFrame) -> float:
     """Return the mean over negatives of the nearest known positive's cosine minus the negative's."""
     model = load_encoder("static", MODELS)
-    documents = vectors(model, document_texts(task.corpus), "document")
-    queries = vectors(model, task.queries.text.tolist(), "query")
+    documents = Encoder.of(model).encode(document_texts(task.corpus), "document")
+    queries = Encoder.of(model).encode(task.queries.text.tolist(), "query")
     row = dict(zip(task.queries.query_id, range(len(task.queries)), strict=True))
     place = dict(zip(task.corpus.document_id, range(len(task.corpus)), strict=True))
 
@@ -224,9 +224,9 @@ def trained(task: Task, chosen: pd.DataFrame, seed: int = 1) -> float:
         seed=seed,
     ).model
     ids = task.corpus.document_id.tolist()
-    index = DenseIndex.build(vectors(model, texts.tolist(), "document"), ids)
+    index = DenseIndex.build(Encoder.of(model).encode(texts.tolist(), "document"), ids)
     ranking = Ranking.of(task.test_queries, task.test_judgments, task.corpus, 10)
-    queries = vectors(model, task.test_queries.text.tolist(), "query")
+    queries = Encoder.of(model).encode(task.test_queries.text.tolist(), "query")
     run = ranking.run(lambda count: Ranked(*index.search(queries, count)))
     table = evaluate(task.test_judgments, run, (10,))
     return round(float(table[METRIC].mean()), 4)

@@ -12,7 +12,9 @@ from sentence_transformers import SentenceTransformer
 from tests.cli.conftest import anmi, save
 
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.index import build_index
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.search import HybridSearch, Part
 
 CORPUS = pd.DataFrame(
@@ -36,10 +38,10 @@ def saved(word_encoder: Any, tmp_path: Path) -> HybridSearch:
         texts, normalize_embeddings=True
     )
     index = build_index(vectors, CORPUS.document_id.tolist())
-    encoder = {"max_length": 64, "precision": "float32", "batch_size": 8}
+    settings = EncoderSettings(encoder=str(model), max_length=64, precision="float32")
     parts = [
         Part("bm25", BM25Index.build(texts, "en")),
-        Part("dense", index, model, encoder, 0.3),
+        Part("dense", index, Encoder(settings, tmp_path), 0.3),
     ]
     search = HybridSearch.build(parts, CORPUS)
     save(search_index=search)

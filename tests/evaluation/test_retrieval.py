@@ -6,6 +6,7 @@ import pytest
 
 from anmi.evaluation.retrieval import DevQueries, Ranking
 from anmi.retrieval.fusion import Ranked
+from anmi.retrieval.kinds import EncoderSettings
 
 IDS = [f"d{i}" for i in range(20)]
 
@@ -67,6 +68,8 @@ def test_the_dev_metric_leaves_out_the_query_itself_and_nothing_else(word_encode
     asked = pd.DataFrame(
         {"query_id": ["x"], "text": ["fox"], "split": ["dev"], "same_as": [same_as]}
     )
-    dev = DevQueries(corpus, asked, labels(("x", "own")), 100, "float32", 1)
+    dev = DevQueries(
+        corpus, asked, labels(("x", "own")), 100, EncoderSettings(precision="float32"), 1
+    )
     expected = 1 / np.log2(1 + rank) if rank <= 10 else 0
     assert dev.scores(word_encoder(["fox", "owl"])) == pytest.approx([expected])

@@ -30,7 +30,8 @@ from anmi.pipelines.dense.nodes import (
     retrieve,
 )
 from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams, SearchParams
-from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.encoders import Encoder, load_encoder
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import recipe_book, with_probabilities
 from anmi.store import Store
@@ -197,10 +198,10 @@ def test_the_network_is_evidence_where_the_search_may_have_it(mined: Mined) -> N
     shards, fused, _ = mined.judged("clean", parts=parts, fused=transfer)
     assert fused["models"] == [transferred(with_network("corpus")).as_dict()]
     block = shards.whole()
-    minilm = load_encoder("minilm", mined.store.path / "models", 256)
+    minilm = load_encoder("minilm", mined.store.path / "models", max_length=256)
     query = mined.queries.text[mined.queries.query_id == str(block.query_ids[0])].item()
     texts = [query, document_texts(mined.corpus)[block.documents[0, 0]]]
-    first, second = encode(minilm, texts, precision="float32")
+    first, second = Encoder.of(minilm, EncoderSettings(precision="float32")).encode(texts)
     assert block.columns["network"][0, 0] == pytest.approx(first @ second, abs=0.002)
     assert np.isfinite(block.columns["network"][block.filled]).all()
 

@@ -168,8 +168,6 @@ def way(
             search_parts=parts,
             terms=nothing,
             params=EVALUATION,
-            dense=dense,
-            store=store,
             **collection,
             **asked,
         )

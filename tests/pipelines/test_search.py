@@ -16,7 +16,7 @@ from anmi.pipelines.evaluation.nodes import describe_hardness, score_runs
 from anmi.pipelines.evaluation.search import fit_search, make_parts, rank_by_parts, run_systems
 from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.encoders import Encoder, load_encoder
 from anmi.retrieval.terms import Terms
 from anmi.search import HybridSearch
 from anmi.serve.run import Run as page_run
@@ -133,7 +133,7 @@ class Run:
         with Store(folder) as store:
             model = load_encoder(str(models[1]), folder)
             asked = dev[1][dev[1].split == "dev"]
-            self.dev_run = ranked(model, asked, dev[2], dev[0], 100, precision="float32").assign(
+            self.dev_run = ranked(Encoder.of(model, DENSE), asked, dev[2], dev[0], 100).assign(
                 retriever="dense"
             )
             fitting: dict[str, Any] = {
@@ -143,7 +143,6 @@ class Run:
                     "dev_queries": "labels" if labelled else "pseudo_queries",
                     "unchanged": unchanged,
                 },
-                "dense": dense,
             }
             params = SearchParams(**{"parts": ["bm25", "trained"]} | search)
             of_corpus = "corpus" in params.parts
@@ -154,11 +153,12 @@ class Run:
                 bm25_index=BM25Index.of_terms(terms),
                 encoder="corpus" if of_corpus else models[0],
                 search=params,
+                dense=dense,
                 store=store,
                 **fitting,
             )
             runs = rank_by_parts(
-                search_parts=self.parts, terms=terms, params=self.params, store=store, **fitting
+                search_parts=self.parts, terms=terms, params=self.params, **fitting
             )
             self.dev_part_runs = runs["dev_part_runs"]
             self.search = fit_search(
@@ -167,6 +167,7 @@ class Run:
                 info=INFO,
                 recipe="mine",
                 search=params,
+                dense=dense,
                 seed=1,
                 **fitting,
             )
@@ -214,9 +215,7 @@ def test_what_a_pseudo_query_is_made_of_is_taken_out_for_all_systems(run: Run) -
     vectors = load_encoder(str(run.trained), Path())
     corpus, queries, qrels, pseudo = run.tables.values()
     changed, asked, truth = with_pseudo_tests(corpus, queries, qrels, pseudo, ["test"])
-    expected = ranked(
-        vectors, asked[asked.split == "test"], truth, changed, 20, precision="float32"
-    )
+    expected = ranked(Encoder.of(vectors, DENSE), asked[asked.split == "test"], truth, changed, 20)
     mine = run.runs[run.runs.system == "mine"]
     np.testing.assert_allclose(mine.score, expected.score, atol=1e-5)
     index = BM25Index.build(document_texts(changed), "en", "whitespace")

@@ -12,7 +12,7 @@ import pytest
 
 from anmi.errors import AnmiError
 from anmi.retrieval import e5, encoders
-from anmi.retrieval.kinds import prompts_of
+from anmi.retrieval.kinds import EncoderSettings, prompts_of
 from anmi.retrieval.spelling import (
     minilm_tokenizer,
     network_for,
@@ -73,7 +73,7 @@ def engine() -> Any:
 def test_its_vectors_are_those_of_the_engine_of_the_package(model: Any, engine: Any) -> None:
     """The engine rounds what it multiplies to 8 bits, which costs .0001 of the cosine."""
     for role, vectors in (("query", engine.query(TEXTS)), ("document", engine.passage(TEXTS))):
-        found = encoders.encode(model, TEXTS, precision="float32", role=role)
+        found = encoders.Encoder.of(model, EncoderSettings(precision="float32")).encode(TEXTS, role)
         assert (found * vectors).sum(axis=1).min() > 0.9995
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,12 +21,18 @@ from tokenizers.models import WordLevel
 
 from anmi.engine.threads import for_threads, in_threads
 from anmi.errors import AnmiError
-from anmi.evaluation.retrieval import vectors
 from anmi.retrieval import encoders
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.corpus_encoder import corpus_encoder, save
-from anmi.retrieval.encoders import Role, embed_by_name, embedding_fingerprint, encode, load_encoder
-from anmi.retrieval.kinds import OWN, Prompts, is_routed, is_static, prompts_of, quiet, two_encoders
+from anmi.retrieval.encoders import Encoder, Role, load_encoder
+from anmi.retrieval.kinds import (
+    EncoderSettings,
+    is_routed,
+    is_static,
+    prompts_of,
+    quiet,
+    two_encoders,
+)
 from anmi.retrieval.model_folder import minilm_folder
 from anmi.retrieval.spelling import spelling_of
 from anmi.retrieval.terms import Terms
@@ -34,6 +41,16 @@ from anmi.store import Store
 from anmi.training.batch import Tokeniser
 
 WORDS = ["[UNK]", "[PAD]", "red", "fox", "blue", "whale", "den", "the"]
+
+
+def encode(
+    model: Any, texts: list[str], role: Role | None = None, store: Store | None = None
+) -> NDArray[np.float32]:
+    return Encoder.of(model, EncoderSettings(precision="float32"), store).encode(texts, role)
+
+
+def opened(folder: Path, models: Path, store: Store | None = None) -> Encoder:
+    return Encoder(EncoderSettings(encoder=str(folder)), models, store)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +166,7 @@ def test_a_table_that_cannot_give_vectors_is_refused(
     ((name, weights),) = load_file(folder / "model.safetensors").items()
     save_file({name: np.ascontiguousarray(change(weights))}, folder / "model.safetensors")
     with Store(tmp_path / "store") as store, pytest.raises(AnmiError, match=told):
-        encoders.encode(encoders.cached_encoder(str(folder), tmp_path), ["a fox"], store)
+        opened(folder, tmp_path, store).encode(["a fox"])
 
 
 MISSING = [
@@ -213,14 +230,14 @@ def test_a_second_call_computes_nothing(
 ) -> None:
     model, texts = word_encoder(WORDS[1:]), ["red fox", "blue whale", "red fox"]
     with Store(tmp_path) as store:
-        first = encoders.encode(model, texts, store)
+        first = encode(model, texts, store=store)
         assert None not in store.read(store.keys(encoders.fingerprint(model, "float32", ""), texts))
 
         def fail(*_: object, **__: object) -> None:
             raise AssertionError("computed again")
 
-        monkeypatch.setattr(encoders, "embed", fail)
-        second = encoders.encode(model, texts, store)
+        monkeypatch.setattr(Encoder, "embed", fail)
+        second = encode(model, texts, store=store)
     assert (first == second).all()
     assert (first[0] == first[2]).all()
 
@@ -230,12 +247,11 @@ def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:
         [f"text {number} of thread {thread}" + " and more" * number for number in range(12)]
         for thread in (0, 1)
     ]
-    expected = [encoders.embed(minilm, part, "float32", 4, None) for part in texts]
-    shared = for_threads(copy.deepcopy(minilm))
+    settings = EncoderSettings(precision="float32", batch_size=4)
+    expected = [Encoder.of(minilm, settings).encode(part) for part in texts]
+    shared = Encoder.of(for_threads(copy.deepcopy(minilm)), settings)
     for _ in range(3):
-        found = [
-            *in_threads(lambda part: encoders.embed(shared, part, "float32", 4, None), texts, 2, 1)
-        ]
+        found = [*in_threads(shared.encode, texts, 2, 1)]
         assert all(
             np.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True)
         )
@@ -249,28 +265,21 @@ def test_two_encoders_begin_alike_and_have_weights_of_their_own(word_encoder: An
 
     model = two_encoders(shared)
     expected = {
-        role: encoders.encode(shared, ["a b", "c", "b b a"], role=role)
-        for role in ("query", "document")
+        role: encode(shared, ["a b", "c", "b b a"], role=role) for role in ("query", "document")
     }
     for role, found in expected.items():
-        assert np.allclose(
-            encoders.encode(model, ["a b", "c", "b b a"], role=role), found, atol=1e-6
-        )
+        assert np.allclose(encode(model, ["a b", "c", "b b a"], role=role), found, atol=1e-6)
     assert is_routed(model) and is_static(model) and not is_routed(shared)
     assert model.prompts == shared.prompts and two_encoders(model) is model
     with torch.no_grad():
         model[0].sub_modules["query"][0].embedding.weight += 1.0
     assert np.allclose(
-        encoders.encode(model, ["a b", "c", "b b a"], role="document"),
+        encode(model, ["a b", "c", "b b a"], role="document"),
         expected["document"],
         atol=1e-6,
     )
-    assert not np.allclose(
-        encoders.encode(model, ["a b", "c", "b b a"], role="query"), expected["query"]
-    )
-    assert np.allclose(
-        encoders.encode(shared, ["a b", "c", "b b a"], role="query"), expected["query"]
-    )
+    assert not np.allclose(encode(model, ["a b", "c", "b b a"], role="query"), expected["query"])
+    assert np.allclose(encode(shared, ["a b", "c", "b b a"], role="query"), expected["query"])
 
 
 PROMPT_WORDS = ["query", "passage", ":", "find", "red", "fox", "blue", "whale"]
@@ -315,10 +324,9 @@ def test_every_way_to_encode_is_that_of_sentence_transformers(
     )
     with Store(tmp_path / "store") as store:
         for found in (
-            encode(model, TEXTS, precision="float32", role=role),
-            encode(model, TEXTS, store, "float32", role=role),
-            vectors(model, TEXTS, role, precision="float32"),
-            embed_by_name(str(folder), tmp_path, None, OWN, "float32", 2, role, TEXTS),
+            encode(model, TEXTS, role),
+            encode(model, TEXTS, role, store),
+            pickle.loads(pickle.dumps(opened(folder, tmp_path, store))).encode(TEXTS, role),
         ):
             # The store keeps half of the digits.
             np.testing.assert_allclose(found, expected, atol=2.5e-4)
@@ -329,7 +337,7 @@ def test_every_way_to_encode_is_that_of_sentence_transformers(
 def test_training_reads_the_tokens_that_are_encoded(
     folder: Path, tmp_path: Path, role: Role, longest: int | None
 ) -> None:
-    model = load_encoder(str(folder), tmp_path, longest)
+    model = load_encoder(str(folder), tmp_path, max_length=longest)
     features = Tokeniser(model, longest)(TEXTS, role)
     expected = model.preprocess(TEXTS, prompt=BOTH[role], task=role)
     assert features["input_ids"].tolist() == expected["input_ids"].tolist()
@@ -348,25 +356,23 @@ def test_training_reads_the_tokens_that_are_encoded(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (Prompts(query="find: "), BOTH | {"query": "find: "}),
-        (Prompts(document=""), BOTH | {"document": ""}),
+        ({"prompt_query": "find: "}, BOTH | {"query": "find: "}),
+        ({"prompt_document": ""}, BOTH | {"document": ""}),
     ],
 )
 def test_what_is_set_wins_over_the_folder_and_an_empty_text_is_set(
-    folder: Path, tmp_path: Path, given: Prompts, expected: dict[str, str]
+    folder: Path, tmp_path: Path, given: dict[str, str], expected: dict[str, str]
 ) -> None:
     plain, model = (
         SentenceTransformer(str(folder), device="cpu"),
-        load_encoder(str(folder), tmp_path, prompts=given),
+        load_encoder(str(folder), tmp_path, **given),
     )
     assert prompts_of(model) == expected
     model.save(str(tmp_path / "again"), create_model_card=False)
     again = SentenceTransformer(str(tmp_path / "again"), device="cpu")
     for role in ROLES:
         wanted = as_told(plain, role, prompt=expected[role])
-        np.testing.assert_allclose(
-            encode(model, TEXTS, precision="float32", role=role), wanted, atol=1e-5
-        )
+        np.testing.assert_allclose(encode(model, TEXTS, role), wanted, atol=1e-5)
         np.testing.assert_allclose(as_told(again, role), wanted, atol=1e-5)
 
 
@@ -385,7 +391,7 @@ def test_a_document_prompt_by_another_name_is_used_and_told(
         as_told(model, "document"), as_told(model, "document", prompt="passage: ")
     )
     assert 'documents get the prompt "passage: "' in caplog.text
-    without = load_encoder(str(tmp_path / "model"), tmp_path, prompts=Prompts(document=""))
+    without = load_encoder(str(tmp_path / "model"), tmp_path, prompt_document="")
     without.save(str(tmp_path / "without"))
     for bare in (without, load_encoder(str(tmp_path / "without"), tmp_path)):
         assert prompts_of(bare) == {"query": "query: ", "document": ""}
@@ -400,10 +406,10 @@ def test_a_similarity_makes_vectors_others_or_is_refused(
         model.save(str(tmp_path / name), create_model_card=False)
     if similarity != "dot":
         with pytest.raises(AnmiError, match=f"compares vectors by {similarity} distance"):
-            encoders.cached_encoder(str(tmp_path / similarity), tmp_path)
+            opened(tmp_path / similarity, tmp_path).encode(TEXTS)
         return
-    opened = (load_encoder(str(tmp_path / name), tmp_path) for name in ("cosine", "dot"))
-    assert len({embedding_fingerprint(model, "auto", "query") for model in opened}) == 2
+    keys = {opened(tmp_path / name, tmp_path).key("query") for name in ("cosine", "dot")}
+    assert len(keys) == 2
 
 
 def test_a_default_prompt_is_used_for_neither_role_as_in_sentence_transformers(
@@ -415,9 +421,7 @@ def test_a_default_prompt_is_used_for_neither_role_as_in_sentence_transformers(
     plain, model = (load_encoder(str(tmp_path / name), tmp_path) for name in ("plain", "model"))
     for role in ROLES:
         np.testing.assert_allclose(encode(model, TEXTS, role=role), as_told(model, role), atol=1e-6)
-        assert embedding_fingerprint(model, "auto", role) == embedding_fingerprint(
-            plain, "auto", role
-        )
+        assert Encoder.of(model).key(role) == Encoder.of(plain).key(role)
     assert not np.allclose(model.encode(TEXTS), as_told(model, "query"))
     assert 'the default prompt "find: " of the model is not used' in caplog.text
 
@@ -468,16 +472,17 @@ def table_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 def test_vectors_and_fingerprints_are_those_of_the_model_in_torch(table_folder: Path) -> None:
     model, table = (
         encoders.load_encoder(str(table_folder), table_folder.parent),
-        encoders.cached_encoder(str(table_folder), table_folder.parent),
+        opened(table_folder, table_folder.parent).model,
     )
     assert isinstance(table, TokenTable)
     texts = [*AWKWARD, *("word " * number + "end" for number in (3, 5, 40))]
-    assert encoders.encode(table, texts) == pytest.approx(
+    assert encode(table, texts) == pytest.approx(
         model.encode(texts, normalize_embeddings=True), abs=1e-5
     )
     assert encoders.fingerprint(table, "more") == encoders.fingerprint(model, "more")
-    prints = [encoders.embedding_fingerprint(each, "auto", "query") for each in (model, table)]
-    assert prints[0] == prints[1]
+    in_torch = Encoder(EncoderSettings(), Path())
+    in_torch.model = model
+    assert in_torch.key("query") == Encoder.of(table).key("query")
 
 
 @given(texts=st.lists(st.text(max_size=40), max_size=6))
@@ -580,12 +585,10 @@ ODD = ["", " ", "🚀", "ไทย", "É e\u0301", "a\u00a0b", "x" * 300, "the f
 
 def made(texts: list[str], minilm: Any, folder: Path) -> tuple[TokenTable, NDArray[np.float32]]:
     tokenizer, table = corpus_encoder(
-        texts, 1, lambda words: encoders.encode(minilm, words), minilm.tokenizer.backend_tokenizer
+        texts, 1, lambda words: encode(minilm, words), minilm.tokenizer.backend_tokenizer
     )
     save(tokenizer, table, folder)
-    read = encoders.cached_encoder(str(folder), folder.parent)
-    assert read is not None
-    return read, table
+    return opened(folder, folder.parent).model, table
 
 
 @pytest.mark.parametrize("texts", [ENGLISH, KOREAN])
@@ -689,9 +692,9 @@ def test_passes_on_cores_of_their_own_give_the_vectors_of_one_core(minilm: Any) 
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        parallel = encode(minilm, texts, precision="float32")
+        parallel = encode(minilm, texts)
         torch.set_num_threads(1)
-        serial = encode(minilm, texts, precision="float32")
+        serial = encode(minilm, texts)
     finally:
         torch.set_num_threads(threads)
     np.testing.assert_allclose(parallel, serial, atol=1e-6)
@@ -699,11 +702,11 @@ def test_passes_on_cores_of_their_own_give_the_vectors_of_one_core(minilm: Any) 
 
 def test_an_estimate_counts_what_the_store_lacks(minilm: Any, tmp_path: Path) -> None:
     with Store(tmp_path / "store") as store:
-        mark = embedding_fingerprint(minilm, "auto", None)
-        assert encoders.estimated_seconds(minilm, SENTENCES, store, sample=5) > 0
-        assert store.missing(mark, SENTENCES) == len(SENTENCES) - 5
-        encode(minilm, SENTENCES, store)
-        assert encoders.estimated_seconds(minilm, SENTENCES, store) == 0
+        encoder = Encoder.of(minilm, store=store)
+        assert encoder.seconds(SENTENCES, sample=5) > 0
+        assert store.missing(encoder.key(None), SENTENCES) == len(SENTENCES) - 5
+        encoder.encode(SENTENCES)
+        assert encoder.seconds(SENTENCES) == 0
 
 
 def test_long_encoding_is_told_once_a_minute_where_no_bar_is_shown(

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.index import build_index
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.search import Part
 
 WORDS = [f"word{i}" for i in range(60)]
@@ -18,7 +20,8 @@ ENCODER: dict[str, Any] = {"max_length": 256, "precision": "float32", "batch_siz
 def part(name: str, vectors: Any, model: Path, spread: float = 1.0) -> Part:
     """A retriever as a part of a search over :func:`corpus`."""
     ids = [f"d{row}" for row in range(vectors.shape[0])]
-    return Part(name, build_index(vectors, ids), model, ENCODER, spread)
+    encoder = Encoder(EncoderSettings(encoder=str(model), **ENCODER), model.parent)
+    return Part(name, build_index(vectors, ids), encoder, spread)
 
 
 def corpus(count: int = 300) -> pd.DataFrame:

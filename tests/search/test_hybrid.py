@@ -16,8 +16,11 @@ from tests.search.conftest import WORDS, corpus, part
 
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
+from anmi.retrieval import encoders
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.fusion import Ranked, fuse
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.search import HybridSearch, Part
 
 QUESTIONS = ["word1 word2 word3", "word7 word8", "nothing known", "word59"]
@@ -166,14 +169,15 @@ def test_the_search_goes_on_without_a_damaged_part(
         search.search("word1", 5, "dense")
 
 
-def test_parts_that_need_no_network_serve_where_torch_is_missing(
+def test_parts_that_need_no_encoder_serve_where_its_library_is_missing(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     search = HybridSearch.load(folder)
     # Python takes a module that is None for one that is not installed.
-    monkeypatch.setitem(sys.modules, "anmi.retrieval.encoders", None)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    encoders._opened.cache_clear()
     hits = search.search("word1 word2", 5)[0]
-    assert list(search.parts) == ["bm25"] and "anmi.retrieval.encoders" in caplog.text
+    assert list(search.parts) == ["bm25"] and "tokenizers" in caplog.text
     assert all(hit.ranks == {"bm25": hit.rank} for hit in hits)
     with pytest.raises(AnmiError, match='the part "dense" of the search cannot be asked'):
         HybridSearch.load(folder).search("word1", 5, "dense")
@@ -185,7 +189,10 @@ def test_parts_that_need_no_network_serve_where_torch_is_missing(
         (lambda parts: [], "the search has no part"),
         (lambda parts: [*parts, parts[1]], 'two parts of the search are called "dense"'),
         (
-            lambda parts: [parts[0], part("dense", np.eye(7, dtype=np.float32), parts[1].model)],
+            lambda parts: [
+                parts[0],
+                part("dense", np.eye(7, dtype=np.float32), parts[1].encoder.folder),
+            ],
             r"different numbers of passages \(bm25 1,203, dense 7; 1,203 have a text\)",
         ),
     ],
@@ -201,7 +208,7 @@ def test_a_model_with_code_is_not_packed(model: Path, tmp_path: Path) -> None:
     shutil.copytree(model, other)
     (other / "config.json").write_text('{"auto_map": {"AutoModel": "x.Y"}}')
     search = built(model)
-    search.parts["dense"].model = other
+    search.parts["dense"].encoder = Encoder(EncoderSettings(encoder=str(other)), tmp_path)
     with pytest.raises(AnmiError, match="auto_map"):
         search.save(tmp_path / "search")
     assert not (tmp_path / "search" / "hybrid.json").exists()

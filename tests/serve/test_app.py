@@ -18,6 +18,7 @@ from anmi.candidates import Candidates
 from anmi.corpus.marks import Mark, add, current_marks, questions, read_log
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import build_index
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.search import HybridSearch, Part
 from anmi.serve.app import create_app
 from anmi.serve.guard import CSRF_HEADER, LARGEST_BODY, Guard
@@ -283,16 +284,16 @@ def searching(run: Run) -> Run:
 def test_what_the_encoder_found_before_training_stands_beside(
     searching: Run, marks: Path, static_models: Path
 ) -> None:
-    from anmi.retrieval.encoders import cached_encoder
+    from anmi.retrieval.encoders import Encoder
     from anmi.retrieval.index import DenseIndex
     from anmi.serve.run import ZeroShot
 
-    table = cached_encoder("static", static_models)
+    table = Encoder(EncoderSettings(encoder="static"), static_models)
     assert table is not None
     texts = searching.corpus.text.str[:2000].tolist()
     vectors = table.encode(texts)
     index = DenseIndex.build(vectors, searching.corpus.document_id.tolist(), "flat", "")
-    page = client(replace(searching, zero_shot=ZeroShot(index, table.encode)), marks)
+    page = client(replace(searching, zero_shot=ZeroShot(index, table)), marks)
     found = page.get("/api/search?q=plain+number7&k=3").json()
     assert list(found) == ["zero_shot", "bm25", "hybrid"]
     scores = vectors @ table.encode(["plain number7"])[0]
@@ -374,15 +375,13 @@ def test_questions_that_somebody_types_measure_first_and_then_teach(
 def test_questions_are_offered_on_which_the_heaviest_parts_disagree_most_and_each_part_is_shown(
     searching: Run, marks: Path, static_models: Path
 ) -> None:
-    from anmi.retrieval.encoders import cached_encoder
+    from anmi.retrieval.encoders import Encoder
 
-    model = next(static_models.glob("static-*"))
-    how = {"max_length": None, "precision": "auto", "batch_size": 64}
     corpus = searching.corpus.assign(text=searching.corpus.text.str[:2000])
     assert searching.search is not None
-    table = cached_encoder("static", static_models)
+    table = Encoder(EncoderSettings(encoder="static"), static_models)
     index = build_index(table.encode(corpus.text.tolist()), corpus.document_id.tolist())
-    network = Part("network", index, model, how)
+    network = Part("network", index, table)
     parts = [searching.search.parts["bm25"], network]
     search = HybridSearch.build(parts, corpus, weights={"bm25": 0.25, "network": 0.75})
     asked = ["plain text number7", "zebra", "| number7 | ===== | zebra?"]

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import search_by
-from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.encoders import Encoder, load_encoder
 from anmi.retrieval.index import SparseIndex, term_table
 from anmi.retrieval.sparse.model import inference_free, of_masked_lm, sparse_vectors
 from anmi.training.objective import penalty
@@ -51,9 +51,9 @@ def fit(model, weight: float, learning_rate: float = 0.05, **others):
 
 
 def test_documents_learn_the_terms_that_they_are_asked_by(model):
-    before, _ = search_by(model, QUERIES, DOCUMENTS)(3)
+    before, _ = search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
     fit(model, 1e-3)
-    found, scores = search_by(model, QUERIES, DOCUMENTS)(3)
+    found, scores = search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
     assert (before[:, 0] == np.arange(20)).sum() <= 5
     assert (found[:, 0] == np.arange(20)).sum() >= 18
     vectors = sparse_vectors(model, DOCUMENTS, "document").toarray()
@@ -104,7 +104,7 @@ def test_a_penalty_that_empties_all_documents_is_told(model):
         module.log_factor.fill_(-200)
         module.threshold.fill_(2)
     with pytest.raises(AnmiError, match="smaller penalty"):
-        search_by(model, QUERIES, DOCUMENTS)(3)
+        search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
 
 
 @pytest.fixture(scope="module")
@@ -143,13 +143,15 @@ def test_a_masked_language_model_learns_it_too(masked_lm, tmp_path):
     np.testing.assert_allclose(
         sparse_vectors(model, DOCUMENTS[:2], "document").toarray(), expected, rtol=1e-3, atol=1e-3
     )
-    before, _ = search_by(model, QUERIES, DOCUMENTS)(3)
+    before, _ = search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
     trained = fit(model, 1e-4, learning_rate=5e-3, precision="float32").model
-    found, _ = search_by(trained, QUERIES, DOCUMENTS)(3)
+    found, _ = search_by(Encoder.of(trained), QUERIES, DOCUMENTS)(3)
     assert (before[:, 0] == np.arange(20)).sum() <= 5
     assert (found[:, 0] == np.arange(20)).sum() >= 15
     trained.save(str(tmp_path / "model"), create_model_card=False)
-    again, _ = search_by(load_encoder(str(tmp_path / "model"), tmp_path), QUERIES, DOCUMENTS)(3)
+    again, _ = search_by(
+        Encoder.of(load_encoder(str(tmp_path / "model"), tmp_path)), QUERIES, DOCUMENTS
+    )(3)
     assert (again == found).all()
 
 
@@ -169,9 +171,11 @@ def test_a_head_of_another_size_is_cut_or_refused(masked_lm, tmp_path, size):
             of_masked_lm(str(tmp_path), DOCUMENTS)
         return
     model = of_masked_lm(str(tmp_path), DOCUMENTS)
-    found, _ = search_by(model, QUERIES, DOCUMENTS)(3)
+    found, _ = search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
     model.save(str(tmp_path / "model"), create_model_card=False)
-    again, _ = search_by(load_encoder(str(tmp_path / "model"), tmp_path), QUERIES, DOCUMENTS)(3)
+    again, _ = search_by(
+        Encoder.of(load_encoder(str(tmp_path / "model"), tmp_path)), QUERIES, DOCUMENTS
+    )(3)
     assert sparse_vectors(model, DOCUMENTS, "document").shape[1] == 65 and (again == found).all()
 
 

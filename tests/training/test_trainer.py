@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from tests.mined import mined
 
 from anmi.errors import AnmiError
-from anmi.retrieval.encoders import encode, load_encoder
+from anmi.retrieval.encoders import Encoder, load_encoder
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
@@ -110,7 +110,7 @@ def test_weights_saved_in_half_are_read_and_trained_in_float32(network_encoder, 
     model.float().save(whole)
     start = load_encoder(half, tmp_path)
     texts = [*table()["positive"], "w1 w2 w3 w4 w5 w6 w7 w8"]
-    together, alone = (encode(start, t, None, "float32") for t in (texts, texts[:1]))
+    together, alone = (Encoder.of(start).encode(t) for t in (texts, texts[:1]))
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(together[:1], alone, atol=1e-6)
     settings = {"precision": "float32", "output": tmp_path / "trained", "learning_rate": 1e-5}
@@ -221,13 +221,13 @@ def test_two_encoders_learn_the_pairs_and_the_hardness_and_are_saved(word_encode
         and result.log["negatives"].between(1, 3).all()
     )
     texts = {"query": rows["query"].tolist(), "document": rows["positive"].tolist()}
-    found = {role: encode(result.model, given, role=role) for role, given in texts.items()}
+    found = {role: Encoder.of(result.model).encode(given, role) for role, given in texts.items()}
     assert ((found["query"] @ found["document"].T).argmax(1) == np.arange(20)).mean() > 0.9
     for other in (
-        encode(result.model, texts["query"], role="document"),
-        encode(start, texts["query"]),
+        Encoder.of(result.model).encode(texts["query"], "document"),
+        Encoder.of(start).encode(texts["query"]),
     ):
         assert not np.allclose(other, found["query"])
     loaded = load_encoder(str(tmp_path / "model"), tmp_path)
     for role, vectors in found.items():
-        assert np.array_equal(encode(loaded, texts[role], role=role), vectors)
+        assert np.array_equal(Encoder.of(loaded).encode(texts[role], role), vectors)

@@ -7,7 +7,6 @@ import getpass
 import os
 import secrets
 import socket
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -163,7 +162,7 @@ def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
 
 def _zero_shot(context: Any, saved: Saved, search: HybridSearch | None) -> ZeroShot | None:
     """Return the encoder that the run began with, where there is a search to compare it with."""
-    from anmi.retrieval.encoders import embed_by_name, place_of
+    from anmi.retrieval.encoders import Encoder, place_of
     from anmi.serve.run import ZeroShot
 
     if search is None or not saved.has("dense_index", "encoder_info", "corpus_encoder"):
@@ -177,8 +176,8 @@ def _zero_shot(context: Any, saved: Saved, search: HybridSearch | None) -> ZeroS
         return None
     place = place_of(info["encoder"], saved.load("corpus_encoder"))
     models = store_path(context) / "models"
-    settings = dense.max_length, dense.prompts, info["computed_by"], dense.batch_size
-    return ZeroShot(index, partial(embed_by_name, place, models, *settings, "query"))
+    settings = dense.of(place, precision=info["computed_by"])
+    return ZeroShot(index, Encoder(settings, models))
 
 
 def _user() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,8 @@ from anmi.ragged import Float32s, Float64s, Int32s, Int64s
 from anmi.retrieval.fusion import Ranked, Search, best_documents
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-    from anmi.retrieval.index import Vectors
-    from anmi.store import Store
-
+    from anmi.retrieval.encoders import Encoder
+    from anmi.retrieval.kinds import EncoderSettings
 
 _DEV_CUT: Final = 10
 
@@ -140,66 +137,36 @@ class Ranking:
 
 
 def search_by(
-    model: SentenceTransformer,
+    encoder: Encoder,
     query_texts: Sequence[str],
     document_texts: Sequence[str],
-    *,
     description: str = "",
-    **how: Any,
 ) -> Search:
-    """Encode, with the model's prompts, and return the exact search of these queries.
-
-    ``how`` is as in :func:`vectors`.
-    """
+    """Encode, with the encoder's prompts, and return the exact search of these queries."""
     from anmi.retrieval.index import build_index
 
     label = f"encoding for {description}" if description else ""
-    documents = vectors(model, document_texts, "document", description=label, **how)
-    queries = vectors(model, query_texts, "query", **how)
+    documents = encoder.encode(document_texts, "document", label)
+    queries = encoder.encode(query_texts, "query")
     index: Any = build_index(documents, [str(i) for i in range(len(document_texts))])
     return lambda count: Ranked(*index.search(queries, count))
 
 
 def ranked(
-    model: SentenceTransformer,
+    encoder: Encoder,
     asked: pd.DataFrame,
     qrels: pd.DataFrame,
     corpus: pd.DataFrame,
     depth: int,
-    **how: Any,
+    description: str = "",
 ) -> pd.DataFrame:
-    """Return a model's ranking of the whole corpus for some queries; a query that is a document does not find itself.
+    """Return an encoder's ranking of the whole corpus for some queries.
 
-    See :meth:`Ranking.of` and :func:`search_by`.
+    A query that is a document does not find itself; see :meth:`Ranking.of` and :func:`search_by`.
     """
     ranking = Ranking.of(asked, qrels, corpus, depth)
-    return ranking.run(search_by(model, asked.text.tolist(), document_texts(corpus), **how))
-
-
-def vectors(
-    model: SentenceTransformer,
-    texts: Sequence[str],
-    role: Literal["query", "document"],
-    *,
-    store: Store | None = None,
-    precision: str = "auto",
-    batch_size: int = 64,
-    description: str = "",
-) -> Vectors:
-    """Encode texts with the model's prompt for them.
-
-    Returns float32 [T, D], see :func:`anmi.retrieval.encoders.encode`; of a
-    sparse retriever [T, V], see :func:`anmi.retrieval.sparse.model.sparse_vectors`. The store is
-    for models that are used more than once.
-    """
-    from anmi.retrieval.encoders import encode
-    from anmi.retrieval.kinds import is_sparse
-
-    if is_sparse(model):
-        from anmi.retrieval.sparse.model import sparse_vectors
-
-        return sparse_vectors(model, texts, role, description=description)
-    return encode(model, texts, store, precision, batch_size, description, role)
+    search = search_by(encoder, asked.text.tolist(), document_texts(corpus), description)
+    return ranking.run(search)
 
 
 class DevQueries:
@@ -214,8 +181,8 @@ class DevQueries:
         As in :class:`anmi.corpus.types.Collection`.
     most_documents
         Documents that are searched.
-    precision
-        Of the encoder, see :func:`vectors`.
+    settings
+        How encoders encode.
     seed
         Of the sample.
 
@@ -231,7 +198,7 @@ class DevQueries:
         queries: pd.DataFrame,
         qrels: pd.DataFrame,
         most_documents: int,
-        precision: str,
+        settings: EncoderSettings,
         seed: int,
     ) -> None:
         dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
@@ -246,15 +213,16 @@ class DevQueries:
         self.query_ids = dev.query_id.tolist()
         self._query_texts = dev.text.tolist()
         self._document_texts = document_texts(documents)
-        self._precision = precision
+        self._settings = settings
         self._ranking = Ranking.of(dev, truth, documents, _DEV_CUT)
         self._labels = of_documents(truth, corpus)
 
     def scores(self, model: Any) -> Float64s:
         """Return nDCG@10 of each query, [Q]."""
-        search = search_by(
-            model, self._query_texts, self._document_texts, precision=self._precision
-        )
+        from anmi.retrieval.encoders import Encoder
+
+        encoder = Encoder.of(model, self._settings)
+        search = search_by(encoder, self._query_texts, self._document_texts)
         scores = evaluate(self._labels, self._ranking.run(search), (_DEV_CUT,))
         return scores[f"ndcg@{_DEV_CUT}"].reindex(self.query_ids).to_numpy(np.float64)
 

@@ -22,7 +22,7 @@ from anmi.judging.fusing import FusedOptions
 from anmi.judging.llm import LLMOptions
 from anmi.judging.pairwise import ChatOptions
 from anmi.judging.rating import RatingOptions
-from anmi.retrieval.kinds import Prompt, Prompts
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.tokenize import TokenizerName
 from anmi.retrieval.variants.build import VariantParams
 
@@ -108,24 +108,14 @@ class BM25Params(Params):
         return self
 
 
-class DenseParams(Params):
-    """How texts are encoded, indexed and searched."""
+class DenseParams(EncoderSettings):
+    """How texts are encoded, indexed and searched; an encoder that a run trained has the prompts of its folder."""
 
-    encoder: str | None = None
     max_length: int = Field(256, ge=8)
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    batch_size: int = Field(64, ge=1)
-    prompt_query: Prompt = None
-    prompt_document: Prompt = None
     index: Literal["flat", "hnsw"] = "flat"
     depth: int = Field(100, ge=0, le=100_000)
     random: int = Field(32, ge=0, le=100_000)
     positives: int = Field(8, ge=1)
-
-    @property
-    def prompts(self) -> Prompts:
-        """What is put before texts by every encoder of a run that it did not train itself."""
-        return Prompts(self.prompt_query, self.prompt_document)
 
 
 class ConsistencyParams(Params):

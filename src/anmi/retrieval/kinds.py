@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from anmi.ragged import Int64s
 from anmi.retrieval.token_table import TokenTable
@@ -219,14 +219,40 @@ def _text(value: Any) -> Any:
 Prompt = Annotated[str | None, BeforeValidator(_text)]
 
 
-class Prompts(NamedTuple):
-    """What is put before queries and before documents; None means the model's own prompt, if any."""
+class EncoderSettings(BaseModel):
+    """Which encoder it is, and how it encodes.
 
-    query: str | None = None
-    document: str | None = None
+    Attributes
+    ----------
+    encoder
+        Name, folder or hub name; None takes the encoder that is trained.
+    max_length
+        Most tokens of a text and its prompt; None: the model's own limit.
+    precision
+        Of torch's matrix products; vectors are float32.
+    batch_size
+        Texts per forward pass at most, see :func:`passes`.
+    prompt_query, prompt_document
+        In place of the model's own; None keeps these, and an empty text is no prompt.
+    """
 
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-OWN: Final = Prompts()
+    encoder: str | None = None
+    max_length: int | None = Field(None, ge=4)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    batch_size: int = Field(64, ge=1)
+    prompt_query: Prompt = None
+    prompt_document: Prompt = None
+
+    def of(self, encoder: str, **changes: Any) -> EncoderSettings:
+        """Return these settings, and nothing else that is set beside them, for another encoder."""
+        settings = self.model_dump(include=set(EncoderSettings.model_fields))
+        return EncoderSettings(**settings | {"encoder": encoder} | changes)
+
+    def as_saved(self, encoder: str) -> EncoderSettings:
+        """Return these settings for an encoder that has the prompts of its folder."""
+        return self.of(encoder, prompt_query=None, prompt_document=None)
 
 
 def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:
@@ -249,7 +275,9 @@ def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:
     return {"query": prompts.get(_QUERY) or "", "document": document}
 
 
-def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = OWN) -> None:
+def settle_prompts(
+    model: SentenceTransformer | TokenTable, query: str | None = None, document: str | None = None
+) -> None:
     """Write a model's prompts, or those that are given in their place, where sentence-transformers looks for them.
 
     Afterwards ``encode_query`` and ``encode_document`` use them, also those of the saved model.
@@ -258,31 +286,31 @@ def settle_prompts(model: SentenceTransformer | TokenTable, prompts: Prompts = O
     ----------
     model
         Its prompts ``query`` and ``document`` are set.
-    prompts
+    query, document
         Those that are not None win over the model's own.
     """
     before = dict(model.prompts)
     by_role = prompts_of(model)
     default = before.get(model.default_prompt_name)
-    if prompts.document is None and by_role["document"] != (before.get("document") or ""):
+    if document is None and by_role["document"] != (before.get("document") or ""):
         tell(
             f'documents get the prompt "{by_role["document"]}", which the model calls otherwise'
             ' than "document", so that encode_document of sentence-transformers would leave it out;'
             " dense.prompt_document sets another, '' none"
         )
-    if prompts == OWN and default and default not in by_role.values():
+    if query is document is None and default and default not in by_role.values():
         tell(
             f'the default prompt "{default}" of the model is not used, as encode_query and'
             " encode_document of sentence-transformers do not; dense.prompt_query and"
             " dense.prompt_document set it"
         )
     model.prompts = before | by_role
-    if prompts.query is not None:
-        model.prompts[_QUERY] = prompts.query
-    if prompts.document is not None:
+    if query is not None:
+        model.prompts[_QUERY] = query
+    if document is not None:
         # By all its names, or the old text would come back by one of them where the new one is
         # empty.
-        model.prompts |= {name: prompts.document for name in _DOCUMENT if name in model.prompts}
+        model.prompts |= {name: document for name in _DOCUMENT if name in model.prompts}
 
 
 def in_words(prompts: Mapping[str, str]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from anmi.ragged import Float32s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.fusion import Ranked, Search
 from anmi.retrieval.index import DenseIndex, SparseIndex, load_index, term_table
-from anmi.retrieval.kinds import OWN, Prompts
+from anmi.retrieval.kinds import EncoderSettings
+
+if TYPE_CHECKING:
+    from anmi.retrieval.encoders import Encoder
 
 BM25: Final = "bm25"
 # The network that comes with a package, and the corpus's own encoder, both untrained.
@@ -39,23 +42,17 @@ class Part:
         ``bm25``, ``network``, ``corpus``, or the kind of a trained retriever.
     index
         Of all passages, in the order of the corpus.
-    model
-        Folder of the sentence-transformers model that encodes queries; None for BM25.
     encoder
-        ``max_length``, ``precision`` and ``batch_size`` that texts are encoded with.
+        Of queries, and of documents that change; None for BM25.
     spread
         What scores are divided by to be compared, see
         :func:`anmi.retrieval.index.spread_of_scores`; BM25's is each query's own.
-    prompts
-        In place of the model's own; not kept in a folder.
     """
 
     name: str
     index: PartIndex
-    model: Path | None = None
-    encoder: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    encoder: Encoder | None = None
     spread: float = 1.0
-    prompts: Prompts = OWN
 
     @property
     def kind(self) -> Kind:
@@ -73,7 +70,9 @@ class Part:
     def about(self) -> dict[str, Any]:
         """What is noted of the part in the folder of a search."""
         about = {"name": self.name, "kind": self.kind, "spread": self.spread}
-        return about | {"encoder": dict(self.encoder)} if self.model else about
+        if self.encoder is None:
+            return about
+        return about | {"encoder": self.encoder.settings.model_dump(exclude={"encoder"})}
 
     @cached_property
     def encode(self) -> Callable[[Sequence[str]], Any]:
@@ -84,24 +83,13 @@ class Part:
         AnmiError
             The folder holds more than data, or no such model.
         """
-        from anmi.retrieval.encoders import encode
         from anmi.retrieval.model_folder import check_folder
 
-        assert self.model is not None
-        check_folder(self.model)
-        if (terms := term_table(self.model)) is not None:
+        assert self.encoder is not None
+        check_folder(self.encoder.folder)
+        if (terms := term_table(self.encoder.folder)) is not None:
             return terms
-        model = self.load_model()
-        options: dict[str, Any] = {name: self.encoder[name] for name in ("precision", "batch_size")}
-        return lambda texts: encode(model, texts, role="query", **options)
-
-    def load_model(self) -> Any:
-        """Load the model that encodes documents."""
-        from anmi.retrieval.encoders import cached_encoder
-
-        assert self.model is not None
-        max_length = self.encoder["max_length"]
-        return cached_encoder(str(self.model), self.model.parent, max_length, self.prompts)
+        return partial(self.encoder.encode, role="query")
 
     def search_of(self, queries: Sequence[str]) -> tuple[Search, Float32s]:
         """Return the search for Q queries, and what their scores are divided by, float32 [Q].
@@ -121,13 +109,16 @@ class Part:
 
         (folder / _INDEX).mkdir(parents=True)
         self.index.save(folder / _INDEX)
-        if self.model is not None:
-            copy_model(self.model, folder / _MODEL)
+        if self.encoder is not None:
+            copy_model(self.encoder.folder, folder / _MODEL)
 
     @staticmethod
     def load(folder: Path, about: Mapping[str, Any]) -> Part:
         """Open what :meth:`save` wrote; models are read when they are needed."""
         if about["kind"] == BM25:
             return Part(about["name"], BM25Index.load(folder / _INDEX))
+        from anmi.retrieval.encoders import Encoder
+
         index = load_index(folder / _INDEX)
-        return Part(about["name"], index, folder / _MODEL, about["encoder"], float(about["spread"]))
+        settings = EncoderSettings(encoder=str(folder / _MODEL), **about["encoder"])
+        return Part(about["name"], index, Encoder(settings, folder), float(about["spread"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -19,6 +19,7 @@ from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.ragged import Float32s
 from anmi.report.explanation import explain
+from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.fusion import Ranked, best_documents, fuse
 from anmi.retrieval.index import DenseIndex
 from anmi.search import Hit, HybridSearch
@@ -72,16 +73,16 @@ class ZeroShot:
     ----------
     index
         Of the documents' vectors by this encoder, in the order of the corpus.
-    encode
-        From queries to their vectors by it.
+    encoder
+        The encoder.
     """
 
     index: DenseIndex
-    encode: Callable[[list[str]], Float32s]
+    encoder: Encoder
 
     def hits(self, question: str, k: int, search: HybridSearch) -> list[Hit]:
         """Return the best documents of a question, with their texts out of another search of the same corpus."""
-        vectors = self.encode([question])
+        vectors = self.encoder.encode([question], "query")
         ranked, passages = best_documents(
             lambda count: Ranked(*self.index.search(vectors, count)), search.first, k
         )

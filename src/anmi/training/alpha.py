@@ -24,6 +24,8 @@ from anmi.training.options import START, Alpha
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from anmi.retrieval.kinds import EncoderSettings
+
 ALPHAS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 PRIOR: Final = Prior(best=(1.0,), fall=0.05, spread=0.06, reach=1.0, lean=(0.02,), lean_spread=0.05)
 _SIGNIFICANT: Final = 0.05
@@ -62,20 +64,20 @@ class AlphaChoice:
         pseudo_queries: pd.DataFrame,
         *,
         most_documents: int,
-        precision: str,
+        settings: EncoderSettings,
         seed: int,
     ) -> AlphaChoice:
         """Return the choice by all dev queries of a collection, pseudo-queries among them.
 
         Documents that a label names are asked no pseudo-queries, which would take texts from them.
-        ``most_documents`` and ``precision`` are those of
+        ``most_documents`` and ``settings`` are those of
         :class:`anmi.evaluation.retrieval.DevQueries`.
         """
         relevant = qrels[qrels.relevance > 0]
         is_test = relevant.query_id.isin(queries.query_id[queries.split == "test"])
         is_named = pseudo_queries.document_id.isin(relevant.document_id[~is_test])
         tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries[~is_named], ["dev"])
-        dev = DevQueries(*tables, most_documents, precision, seed)
+        dev = DevQueries(*tables, most_documents, settings, seed)
         trained_on = relevant[relevant.query_id.isin(queries.query_id[queries.split == "train"])]
         is_trained_on = relevant.document_id.isin(trained_on.document_id)
         query_ids = pd.Series(dev.query_ids, dtype=object)

@@ -23,7 +23,6 @@ from anmi.datasets.model_registry import (
     WEIGHTS,
     read_beside,
 )
-from anmi.evaluation.retrieval import vectors
 from anmi.pipelines.evaluation.search import Split, runs_of_parts
 from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams
 from anmi.pipelines.retrain.nodes import (
@@ -36,8 +35,9 @@ from anmi.pipelines.retrain.nodes import (
 )
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.encoders import Encoder, load_encoder
 from anmi.retrieval.index import build_index
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.sparse.model import inference_free
 from anmi.search import HybridSearch, Part
 from anmi.selection.recipe import RecipeBook
@@ -161,14 +161,15 @@ HYBRID = {
 }
 
 
-ENCODER = {"max_length": 256, "precision": "float32", "batch_size": 8}
+ENCODER: dict[str, Any] = {"max_length": 256, "precision": "float32", "batch_size": 8}
 
 
 def part(name: str, model: Path, corpus: pd.DataFrame, spread: float = 1.0) -> Part:
     """A retriever as a part of the search over a corpus."""
-    encoded = vectors(load_encoder(str(model), model.parent), corpus.text.tolist(), "document")
+    encoder = Encoder(EncoderSettings(encoder=str(model), **ENCODER), model.parent)
+    encoded = encoder.encode(corpus.text.tolist(), "document")
     index = build_index(encoded, corpus.document_id.tolist())
-    return Part(name, index, model, ENCODER, spread)
+    return Part(name, index, encoder, spread)
 
 
 def searching(corpus: pd.DataFrame, model: Path, *more: Part, **weights: float) -> HybridSearch:

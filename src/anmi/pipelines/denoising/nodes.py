@@ -22,7 +22,7 @@ from anmi.pipelines.evaluation.search import network_source
 from anmi.pipelines.params import DenoisingParams, DenseParams, EloParams, SearchParams
 from anmi.ragged import Float32s
 from anmi.retrieval import exact
-from anmi.retrieval.encoders import Role, cached_encoder, encode
+from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import (
     OF_CROSS_ENCODER,
@@ -98,17 +98,13 @@ def _by_network(
     """
     query_texts = queries.text.tolist()
     sources, _ = network_source(texts, search, dense, store, query_texts)
-    if not sources or sources[0].encoder != "minilm":
+    if not sources or sources[0].settings.encoder != "minilm":
         return None
-    model = cached_encoder(sources[0].encoder, store.path / "models", dense.max_length)
-
-    def vectors(texts_of_role: Sequence[str], role: Role) -> Float32s:
-        description = f"encoding by the network, for the judge: {role}s"
-        settings = dense.precision, dense.batch_size, description, role
-        return encode(model, texts_of_role, store, *settings)
-
-    by_query = dict(zip(queries.query_id, vectors(query_texts, "query"), strict=True))
-    return ByNetwork(vectors(texts, "document"), by_query)
+    encoder = Encoder(sources[0].settings, store.path / "models", store)
+    label = "encoding by the network, for the judge"
+    by_query = encoder.encode(query_texts, "query", f"{label}: queries")
+    by_document = encoder.encode(texts, "document", f"{label}: documents")
+    return ByNetwork(by_document, dict(zip(queries.query_id, by_query, strict=True)))
 
 
 def judge_candidates(

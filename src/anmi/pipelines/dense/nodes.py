@@ -21,8 +21,9 @@ from anmi.pipelines.params import BM25Params, DenseParams, SearchParams
 from anmi.ragged import Float32s, Int32s, Int64s
 from anmi.retrieval import encoders, exact
 from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.index import DenseIndex
-from anmi.retrieval.kinds import device, exact_precision, is_static, prompts_of
+from anmi.retrieval.kinds import device, is_static, prompts_of
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
@@ -69,42 +70,31 @@ def encode_collection(
     """
     params = recipes.get(recipe).settings("dense", params)
     name = encoders.place_of(params.encoder or encoder, corpus_encoder)
-    place = name, store.path / "models", params.max_length, params.prompts
-    model = encoders.cached_encoder(*place)
-    store.run = partial(map_shards, engine)
-    if not (asked := "dense" in recipes.get(recipe).sources):
-        log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
-    precision = exact_precision(model, params.precision)
+    opened = Encoder(params.of(name), store.path / "models", store)
     # Other processes are asked neither for a table look-up, nor where one process has the GPU.
-    sends = engine.ray_gpus or not (is_static(model) or device() == "cuda")
+    if engine.ray_gpus or not (is_static(opened.model) or device() == "cuda"):
+        opened.run = partial(map_shards, engine)
+    is_read = "dense" in recipes.get(recipe).sources
+    if not is_read:
+        log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
 
     def vectors(texts: list[str], role: Literal["query", "document"]) -> Float32s:
-        if not asked:
+        if not is_read:
             return np.zeros((len(texts), 0), np.float32)
-        description = f"encoding {'queries' if role == 'query' else 'documents'}"
-        sent = partial(encoders.embed_by_name, *place, precision, params.batch_size, role)
-        return encoders.encode(
-            model,
-            texts,
-            store,
-            precision,
-            params.batch_size,
-            description,
-            role,
-            sent if sends else None,
-        )
+        plural = "queries" if role == "query" else "documents"
+        return opened.encode(texts, role, f"encoding {plural}")
 
     info = {
         "encoder": params.encoder or encoder,
-        "fingerprint": encoders.fingerprint(model),
-        "prompts": prompts_of(model),
+        "fingerprint": opened.fingerprint,
+        "prompts": prompts_of(opened.model),
     }
     return {
         "document_embeddings": vectors(document_texts(corpus), "document"),
         "query_embeddings": vectors(
             queries.text[queries.split.isin(recipes.get(recipe).splits)].tolist(), "query"
         ),
-        "encoder_info": info | {"computed_by": precision},
+        "encoder_info": info | {"computed_by": opened.precision},
     }
 
 

@@ -26,8 +26,7 @@ from anmi.evaluation.significance import compare_all, interval, intervals
 from anmi.pipelines.evaluation.search import queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.pipelines.training.nodes import labels_used
-from anmi.retrieval.encoders import load_encoder, place_of
-from anmi.retrieval.kinds import OWN
+from anmi.retrieval.encoders import Encoder, place_of
 from anmi.search.hybrid import HYBRID
 from anmi.store import Store
 
@@ -332,7 +331,6 @@ def measure_knowledge(
         neighbours,
         pair_similarities,
     )
-    from anmi.evaluation.retrieval import vectors
 
     corpus, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     asked = without_pseudo_queries(asked, pseudo_queries)
@@ -370,23 +368,16 @@ def measure_knowledge(
             )
         return result
 
-    for system, name, prompts in (
-        ("zero_shot", place_of(encoder, corpus_encoder), dense.prompts),
-        (recipe, str(trained_model), OWN),
+    for system, encoder_settings in (
+        ("zero_shot", dense.of(place_of(encoder, corpus_encoder))),
+        (recipe, dense.as_saved(str(trained_model))),
     ):
         metrics[system] = linked(runs[runs.system == system])
         if len(pairs):
             # As with runs, the vectors of a model that is seen once are not kept.
             kept = store if system == "zero_shot" else None
-            model = load_encoder(name, store.path / "models", dense.max_length, prompts)
-            encode = partial(
-                vectors,
-                model,
-                store=kept,
-                precision=dense.precision,
-                batch_size=dense.batch_size,
-                description=f"encoding variants for {system}",
-            )
+            opened = Encoder(encoder_settings, store.path / "models", kept)
+            encode = partial(opened.encode, description=f"encoding variants for {system}")
             found = factuality(pairs, *pair_similarities(pairs, encode), **settings)
             rows = {str(kind): row for kind, row in found.to_dict("index").items()}
             overall = {f"factuality_{name}": value for name, value in rows.pop(ALL, {}).items()}

@@ -45,14 +45,7 @@ def create_pipeline() -> Pipeline:
             node(make_parts, PARTS_MADE_OF, "search_parts"),
             node(
                 rank_by_parts,
-                by_name(
-                    "search_parts",
-                    "terms",
-                    *_DEV,
-                    "params:dense",
-                    "store",
-                    params="params:evaluation",
-                ),
+                by_name("search_parts", "terms", *_DEV, params="params:evaluation"),
                 by_name("dev_part_runs", "part_runs"),
             ),
             node(

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,16 +20,10 @@ from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
 from anmi.pipelines.training.nodes import labels_used
 from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import (
-    OF_CORPUS,
-    cached_encoder,
-    estimated_seconds,
-    folder_of,
-    place_of,
-)
+from anmi.retrieval.encoders import OF_CORPUS, Encoder, place_of
 from anmi.retrieval.fusion import DEPTH, equal
 from anmi.retrieval.index import build_index, spread_of_scores
-from anmi.retrieval.kinds import OWN, Prompts, device
+from anmi.retrieval.kinds import EncoderSettings, device
 from anmi.retrieval.model_folder import is_sparse_folder
 from anmi.retrieval.spelling import network_for
 from anmi.retrieval.terms import Terms
@@ -104,11 +97,10 @@ def dev_split(
 
 
 class Source(NamedTuple):
-    """A retriever that searches: the name of the part, where it is loaded from, and its prompts."""
+    """A retriever that searches: the name of the part, which encoder it is, and how it encodes."""
 
     name: str
-    encoder: str
-    prompts: Prompts = OWN
+    settings: EncoderSettings
 
 
 def make_parts(
@@ -135,26 +127,30 @@ def make_parts(
     texts = document_texts(corpus)
     dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
     network, left_out = network_source(texts, search, dense, store)
-    sources = [trained_source(model) for model in (trained_model, *companion_of(trained_model))]
+    sources = [
+        trained_source(model, dense) for model in (trained_model, *companion_of(trained_model))
+    ]
     # Its folder is empty where nobody wants it.
     if any(corpus_encoder.iterdir()) and (CORPUS in search.parts or encoder == OF_CORPUS):
-        sources.append(Source(CORPUS, str(corpus_encoder)))
+        sources.append(Source(CORPUS, dense.as_saved(str(corpus_encoder))))
     sources += network
-    untrained = Source(ZERO_SHOT, place_of(encoder, corpus_encoder), dense.prompts)
-    zero_shot = next((source.name for source in sources if source[1:] == untrained[1:]), ZERO_SHOT)
-    if zero_shot == ZERO_SHOT:
-        sources.append(untrained)
+    untrained = dense.of(place_of(encoder, corpus_encoder))
+    same = [source.name for source in sources if source.settings == untrained]
+    zero_shot = next(iter(same), ZERO_SHOT)
+    if not same:
+        sources.append(Source(ZERO_SHOT, untrained))
     parts = [Part(BM25, bm25_index)]
     for source in sources:
-        parts.append(encoded(source, corpus, dev.queries.text.tolist(), dense, store))
+        parts.append(encoded(source, corpus, dev.queries.text.tolist(), store))
     trained = [source.name for source in sources if source.name in TRAINED]
     about = {"zero_shot": zero_shot, "trained": trained, "left_out": left_out}
     return HybridSearch.build(parts, corpus, depth=search.depth, about=about)
 
 
-def trained_source(model: Path) -> Source:
+def trained_source(model: Path, dense: DenseParams) -> Source:
     """Return a trained retriever, which is called by its kind; its folder has its prompts."""
-    return Source("sparse" if is_sparse_folder(model) else "dense", str(model))
+    kind = "sparse" if is_sparse_folder(model) else "dense"
+    return Source(kind, dense.as_saved(str(model)))
 
 
 def network_source(
@@ -173,15 +169,14 @@ def network_source(
     network = network_for(texts, store.path / "models", search.network)
     reason = network.reason
     if network.name is not None:
-        models = store.path / "models"
-        model = cached_encoder(network.name, models, dense.max_length)
+        settings = dense.as_saved(network.name)
         seconds = 0.0
         if device() == "cpu":
-            timed = partial(estimated_seconds, model, store=store, precision=dense.precision)
-            seconds = timed(texts, role="document") + timed(queries, role="query")
+            encoder = Encoder(settings, store.path / "models", store)
+            seconds = encoder.seconds(texts, "document") + encoder.seconds(queries, "query")
             log.info("Encoding by the network takes about %.0f seconds", seconds)
         if seconds <= 60 * search.minutes:
-            return [Source(NETWORK, network.name)], {}
+            return [Source(NETWORK, settings)], {}
         reason = (
             f"encoding {len(texts):,} passages would take {seconds / 60:.0f} minutes on this"
             f" processor, more than search.minutes={search.minutes:g}"
@@ -190,29 +185,16 @@ def network_source(
     return [], {NETWORK: reason}
 
 
-def encoded(
-    source: Source, corpus: pd.DataFrame, dev_texts: list[str], dense: DenseParams, store: Store
-) -> Part:
+def encoded(source: Source, corpus: pd.DataFrame, dev_texts: list[str], store: Store) -> Part:
     """Encode the corpus by a retriever; the store keeps the vectors of untrained ones."""
-    from anmi.evaluation.retrieval import vectors
-
     models = store.path / "models"
-    model = cached_encoder(source.encoder, models, dense.max_length, source.prompts)
-    settings: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
-    options = settings | {"store": None if source.name in TRAINED else store}
+    encoder = Encoder(source.settings, models, None if source.name in TRAINED else store)
     description = f"encoding documents for the part {source.name}"
-    documents = vectors(
-        model, document_texts(corpus), "document", description=description, **options
-    )
-    spread = spread_of_scores(vectors(model, dev_texts, "query", **options), documents)
-    return Part(
-        source.name,
-        build_index(documents, corpus.document_id.tolist()),
-        folder_of(source.encoder, models),
-        {"max_length": dense.max_length, **settings},
-        spread,
-        source.prompts,
-    )
+    documents = encoder.encode(document_texts(corpus), "document", description)
+    spread = spread_of_scores(encoder.encode(dev_texts, "query"), documents)
+    index = build_index(documents, corpus.document_id.tolist())
+    # A query of a search is computed, not stored.
+    return Part(source.name, index, Encoder(source.settings, models), spread)
 
 
 def rank_by_parts(
@@ -226,8 +208,6 @@ def rank_by_parts(
     dev_run: pd.DataFrame,
     training_summary: Mapping[str, Any],
     params: EvaluationParams,
-    dense: DenseParams,
-    store: Store,
 ) -> dict[str, pd.DataFrame]:
     """Rank the corpus by each part for dev queries and for held-out ones.
 
@@ -237,14 +217,14 @@ def rank_by_parts(
     fusion_depth = search_parts.settings["depth"]
     dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
     untrained = [name for name in search_parts.parts if name not in TRAINED]
-    over_dev = changed(search_parts, terms, corpus, dev.corpus, dense, store)
+    over_dev = changed(search_parts, terms, corpus, dev.corpus)
     dev_runs = runs_of_parts(over_dev, dev, min(fusion_depth, DEPTH), untrained)
     trained_runs = dev_run.rename(columns={"retriever": "part"})
     spreads = {name: part.spread for name, part in search_parts.parts.items()}
     trained_runs = trained_runs.assign(spread=trained_runs.part.map(spreads))
     test = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
-    over_test = changed(search_parts, terms, corpus, test.corpus, dense, store)
+    over_test = changed(search_parts, terms, corpus, test.corpus)
     return {
         "dev_part_runs": pd.concat([dev_runs, trained_runs], ignore_index=True),
         "part_runs": runs_of_parts(over_test, test, max(depth, fusion_depth)),
@@ -438,12 +418,7 @@ def run_systems(
 
 
 def changed(
-    search: HybridSearch,
-    terms: Terms,
-    before: pd.DataFrame,
-    after: pd.DataFrame,
-    dense: DenseParams,
-    store: Store,
+    search: HybridSearch, terms: Terms, before: pd.DataFrame, after: pd.DataFrame
 ) -> HybridSearch:
     """Return the search over documents of which some have another text; only these are encoded."""
     other = _other(before, after)
@@ -454,21 +429,16 @@ def changed(
         if isinstance(part.index, BM25Index):
             index: Any = reindexed(part.index, terms, before, after)
         else:
-            index = _index_of_changed(part, after, other, dense, store)
+            index = _index_of_changed(part, after, other)
         parts.append(replace(part, index=index))
     return HybridSearch(parts, after, search.settings)
 
 
-def _index_of_changed(
-    part: Part, after: pd.DataFrame, other: Int64s, dense: DenseParams, store: Store
-) -> Any:
-    from anmi.evaluation.retrieval import vectors
-
+def _index_of_changed(part: Part, after: pd.DataFrame, other: Int64s) -> Any:
     # Rows of a sparse matrix cannot be replaced in place, and encode fast.
     texts = document_texts(after if part.kind == "sparse" else after.iloc[other])
-    model = part.load_model()
-    settings: dict[str, Any] = {"precision": dense.precision, "batch_size": dense.batch_size}
-    encoded = vectors(model, texts, "document", description="encoding what changed", **settings)
+    assert part.encoder is not None
+    encoded = part.encoder.encode(texts, "document", "encoding what changed")
     if part.kind == "dense":
         replaced = np.array(part.index.vectors())
         replaced[other] = encoded

@@ -19,7 +19,7 @@ from anmi.fingerprint import hash_value
 from anmi.pipelines.evaluation.nodes import score_runs
 from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.retrieval.encoders import fingerprint, load_encoder, short_name
+from anmi.retrieval.encoders import Encoder, fingerprint, load_encoder, short_name
 from anmi.retrieval.kinds import is_sparse, prompts_of
 from anmi.search import HybridSearch
 from anmi.search.folder import companion_of
@@ -159,10 +159,8 @@ def evaluate_champion(
             (folder, {}),
             *((each, _OWN_PROMPTS) for each in companion_of(folder)),
         ]:
-            own = dense.model_copy(update=serving | prompts)
-            encoder = load_encoder(
-                str(place / model_registry.WEIGHTS), place, own.max_length, own.prompts
-            )
+            settings = dense.of(str(place / model_registry.WEIGHTS), **serving | prompts)
+            encoder = Encoder(settings, place)
             # Like the challenger's, its vectors are not kept: a champion a night would fill the
             # store.
             run = ranked(
@@ -171,13 +169,10 @@ def evaluate_champion(
                 qrels,
                 corpus,
                 max(*evaluation.cutoffs, hybrid["depth"]),
-                precision=own.precision,
-                batch_size=own.batch_size,
-                description=_SYSTEM,
+                _SYSTEM,
             )
-            runs.append(
-                run.assign(system=_SYSTEM, retriever="sparse" if is_sparse(encoder) else "dense")
-            )
+            retriever = "sparse" if is_sparse(encoder.model) else "dense"
+            runs.append(run.assign(system=_SYSTEM, retriever=retriever))
         profile = model_registry.read_beside(fetched, model_registry.PROFILE)
     about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
     return known | about, profile, pd.concat(runs, ignore_index=True)

@@ -18,7 +18,13 @@ from anmi.errors import AnmiError
 from anmi.files import room
 from anmi.pipelines.params import DenseParams
 from anmi.pipelines.training.params import TrainingParams, estimate_tau_plus, merged_options
-from anmi.retrieval.encoders import OF_CORPUS, load_encoder, place_of, save_corpus_encoder
+from anmi.retrieval.encoders import (
+    OF_CORPUS,
+    Encoder,
+    load_encoder,
+    place_of,
+    save_corpus_encoder,
+)
 from anmi.retrieval.fusion import DEPTH
 from anmi.retrieval.kinds import is_static
 from anmi.retrieval.model_folder import check_base
@@ -111,7 +117,7 @@ def train_retriever(
         qrels,
         pseudo_queries,
         most_documents=params.dev_documents,
-        precision=dense.precision,
+        settings=dense,
         seed=seed,
     )
     has_dev = bool(choice.dev.query_ids)
@@ -168,7 +174,7 @@ def train_retriever(
             positives=positives,
             guide=_guide(options, start, encoder, dense, old, seed, store),
         )
-        ranking = dev_ranking(result.model, *dev_tables, dense.precision).assign(
+        ranking = dev_ranking(Encoder.of(result.model, dense), *dev_tables).assign(
             retriever=options.retriever
         )
         about = {
@@ -227,7 +233,7 @@ def _start(
     from anmi.retrieval.sparse.model import inference_free, of_masked_lm
 
     models = store.path / "models"
-    encoder = load_encoder(name, models, dense.max_length, dense.prompts)
+    encoder = Encoder(dense.of(name), models).trainable()
     if options.retriever == "dense":
         return encoder
     if options.masked_lm is not None:
@@ -241,17 +247,13 @@ def _start(
 
 
 def dev_ranking(
-    model: Any, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame, precision: str
+    encoder: Encoder, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame
 ) -> pd.DataFrame:
     """Return what the dev queries with labels find in the whole corpus; no rows where there are none."""
     from anmi.evaluation.retrieval import ranked
 
     dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
-    found = (
-        pd.DataFrame()
-        if dev.empty
-        else ranked(model, dev, qrels, corpus, DEPTH, precision=precision)
-    )
+    found = pd.DataFrame() if dev.empty else ranked(encoder, dev, qrels, corpus, DEPTH)
     return found.reindex(columns=["query_id", "document_id", "score", "rank"])
 
 
