@@ -153,9 +153,11 @@ def word_encoder() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def network_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """Make a BERT of one layer with random weights that knows some words."""
+    """Make a BERT with random weights that knows some words."""
 
-    def make(words: Sequence[str], *, include_prompt: bool = True, **options: Any) -> Any:
+    def make(
+        words: Sequence[str], *, include_prompt: bool = True, layers: int = 1, **options: Any
+    ) -> Any:
         import torch
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import Transformer
@@ -166,7 +168,7 @@ def network_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., A
         vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
         sizes = {
             "hidden_size": 16,
-            "num_hidden_layers": 1,
+            "num_hidden_layers": layers,
             "num_attention_heads": 2,
             "intermediate_size": 16,
         }

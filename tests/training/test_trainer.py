@@ -12,6 +12,7 @@ from tests.mined import mined
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import Encoder, load_encoder
+from anmi.retrieval.kinds import training_precision
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
@@ -114,15 +115,66 @@ def test_weights_saved_in_half_are_read_and_trained_in_float32(network_encoder, 
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(together[:1], alone, atol=1e-6)
     settings = {"precision": "float32", "output": tmp_path / "trained", "learning_rate": 1e-5}
-    for encoder in (start, SentenceTransformer(half, device="cpu")):
-        result = fit(encoder, **settings)
-        expected = fit(
-            SentenceTransformer(whole, device="cpu"), precision="float32", learning_rate=1e-5
-        )
-        told = [result.summary[f"weights_{what}_as"] for what in ("saved", "trained")]
-        assert told == [saved, "float32"]
+    expected = fit(SentenceTransformer(whole, device="cpu"), **settings | {"output": None})
+    for save_dtype in (None, "float32"):
+        result = fit(SentenceTransformer(half, device="cpu"), save_dtype=save_dtype, **settings)
+        assert result.summary["weights_saved_as"] == (save_dtype or saved)
+        dtype = getattr(torch, save_dtype or saved)
+        assert SentenceTransformer(trained, device="cpu").dtype == dtype
         for key, value in load_encoder(trained, tmp_path).state_dict().items():
-            assert torch.equal(value, expected.model.state_dict()[key])
+            weights = expected.model.state_dict()[key]
+            weights = weights.to(dtype).float() if weights.is_floating_point() else weights
+            assert torch.equal(value, weights)
+            assert torch.equal(value, result.model.state_dict()[key])
+
+
+def test_float16_scales_gradients_and_leaves_out_steps_that_overflow(network_encoder):
+    settings = {"learning_rate": 1e-3, "temperature": {"fixed": {"value": 0.05}}}
+    half, whole = (
+        fit(network_encoder(WORDS), precision=precision, **settings)
+        for precision in ("float16", "float32")
+    )
+    assert half.summary["precision"] == "float16"
+    for name in ("loss", "grad_norm"):
+        np.testing.assert_allclose(half.log[name], whole.log[name], rtol=0.05, err_msg=name)
+    steep = network_encoder(WORDS)
+    steep[0].model.encoder.layer[0].output.dense.register_full_backward_hook(
+        lambda module, gradients, _: [gradient * 100 for gradient in gradients]
+    )
+    overflown = fit(steep, precision="float16", **settings).log["grad_norm"]
+    assert overflown.isna().any() and overflown.notna().any()
+
+
+@pytest.mark.parametrize(
+    ("bfloat16", "precision", "expected"),
+    [(True, "auto", "bfloat16"), (False, "auto", "float16"), (False, "float32", "float32")],
+)
+def test_a_card_that_emulates_bfloat16_trains_in_float16(
+    network_encoder, monkeypatch, bfloat16, precision, expected
+):
+    model = network_encoder(WORDS)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: bfloat16 or including_emulation
+    )
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    assert training_precision(model, precision) == expected
+
+
+def test_a_layer_that_gets_no_gradient_is_an_error_that_names_it(network_encoder):
+    model = network_encoder(WORDS, layers=2)
+    first = model[0].model.encoder.layer[0]
+    first.register_forward_hook(lambda *features: features[2].detach())
+    with pytest.raises(AnmiError, match=r"did not move layer 0 of 0\..*layer, though layer 1"):
+        fit(model, learning_rate=1e-3)
+    for weights in first.parameters():
+        weights.requires_grad_(False)
+    assert fit(model, learning_rate=1e-3).summary["relative_weight_change"] > 0
+
+
+def test_steps_that_rounding_loses_are_an_error(encoder):
+    with pytest.raises(AnmiError, match="as steps of 1e-20 are lost in rounding: raise training"):
+        fit(encoder, learning_rate=1e-20)
 
 
 def weights(model: SentenceTransformer) -> torch.Tensor:

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -86,12 +87,13 @@ def place_of(encoder: str, corpus_encoder: Path) -> str:
     return str(corpus_encoder) if encoder == OF_CORPUS else encoder
 
 
+@dataclass(eq=False)
 class Encoder:
     """A bi-encoder, which is opened when it is first asked, and how it encodes.
 
     Another process that gets one opens it by its settings, and neither reads nor writes the store.
 
-    Parameters
+    Attributes
     ----------
     settings
         Which it is: ``minilm`` (weights checked by SHA-256), ``static`` (MiniLM distilled to one
@@ -106,17 +108,10 @@ class Encoder:
         Maps over batches of texts, perhaps in other processes; None computes here.
     """
 
-    def __init__(
-        self,
-        settings: EncoderSettings,
-        models: Path,
-        store: Store | None = None,
-        run: Run | None = None,
-    ) -> None:
-        self.settings = settings
-        self.models = models
-        self.store = store
-        self.run = run
+    settings: EncoderSettings
+    models: Path
+    store: Store | None = None
+    run: Run | None = None
 
     @staticmethod
     def of(model: Any, settings: EncoderSettings = DEFAULTS, store: Store | None = None) -> Encoder:

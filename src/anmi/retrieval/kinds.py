@@ -98,7 +98,9 @@ def resolve_precision(precision: str) -> str:
     import torch
 
     if torch.cuda.is_available():
-        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+        # A card that emulates it, as T4 and V100 do, is slower by it than in float32.
+        has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bfloat16" if has_bfloat16 else "float32"
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     return "bfloat16" if ("avx512_bf16" in flags or "amx_bf16" in flags) else "float32"
 
@@ -115,6 +117,13 @@ def autocast(precision: str) -> Any:
 def exact_precision(model: SentenceTransformer | TokenTable, precision: str) -> str:
     """Resolve the precision for a model; a table of token vectors always computes in float32."""
     return "float32" if is_static(model) else resolve_precision(precision)
+
+
+def training_precision(model: SentenceTransformer, precision: str) -> str:
+    """Resolve the precision of a training: ``float16``, scaled, on a card without bfloat16 in hardware."""
+    exact = exact_precision(model, precision)
+    is_old_card = precision == "auto" and exact == "float32" and model.device.type == "cuda"
+    return "float16" if is_old_card and not is_static(model) else exact
 
 
 def in_float32(model: Any) -> Any:

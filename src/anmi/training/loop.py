@@ -331,8 +331,18 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
             sampler.update_index(step + 1, numbers, queries, batch["document_ids"], documents)
         return (loss, {}) if return_outputs else loss
 
+    def _clip_grad_norm(self, model: Any) -> Any:
+        if self.accelerator.scaler is not None:
+            self.accelerator.scaler.unscale_(self.optimizer.optimizer)
+        return super()._clip_grad_norm(model)
+
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = float(super()._get_grad_norm(model, grad_norm))
+        scaler = self.accelerator.scaler
+        if scaler is not None and not math.isfinite(norm) and scaler.get_scale() > 1:
+            # The step is left out, and the next one scaled by half as much.
+            self.recorder.grad_norm = math.nan
+            return norm
         # The norm is that of the encoder; what the loss learns is small.
         of_loss = [p.grad for p in self.loss.loss.parameters() if p.grad is not None]
         if not math.isfinite(norm) or not all(

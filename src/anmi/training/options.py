@@ -163,9 +163,15 @@ class TrainingOptions(Params):
         description="Learn temperature, τ⁺ and heads at the encoder's rate, as the reports do.",
     )
     weight_decay: float = Field(0.0, ge=0, description="Of matrices. 0: 0.01 changed no digit.")
-    precision: Literal["auto", "bfloat16", "float32"] = Field(
+    precision: Literal["auto", "bfloat16", "float16", "float32"] = Field(
         "auto",
-        description="Of the encoder's matrix products. auto: bfloat16 where the hardware has it.",
+        description=(
+            "Of the encoder's matrix products; weights are float32. auto: bfloat16 where the"
+            " hardware has it, on other GPUs float16 with scaled gradients."
+        ),
+    )
+    save_dtype: Literal["bfloat16", "float16", "float32"] | None = Field(
+        None, description="Type of the trained model's weights. None: that of the encoder's folder."
     )
     texts_per_pass: int = Field(64, ge=1, description="Texts a transformer encodes at once.")
     recompute: bool = Field(

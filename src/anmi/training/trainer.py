@@ -60,8 +60,8 @@ class TrainingResult:
         ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step; the dev
         metric is NaN except in the last step of an epoch.
     summary
-        Plain values about the run: rows, steps, seconds, alpha, precision, what type the
-        weights were saved and trained as, how far they moved.
+        Plain values about the run: rows, steps, seconds, alpha, precision, what type weights are
+        saved as, how far they moved.
     drawn
         ``query_id, document_id, count``: how often each document was drawn as a negative of a
         query, for at most 2,000 queries chosen by hash; empty where a row has the same negatives in
@@ -140,7 +140,7 @@ def train(
         not suffice, or no weight has changed.
     """
     kinds.settle_prompts(encoder)
-    saved_as = kinds.in_float32(encoder).saved_as
+    own_type = kinds.in_float32(encoder).saved_as
     options = by_inner_products(options, encoder, options.model_fields_set)
     # In one order, so that how the rows were written down changes no weight.
     rows = rows.sort_values(["query_id", "positive_id"], kind="stable", ignore_index=True)
@@ -153,7 +153,7 @@ def train(
             "The encoder has no weight that may change: unfreeze its parameters before training."
         )
     first = _copied(encoder)
-    precision = kinds.exact_precision(encoder, options.precision)
+    precision = kinds.training_precision(encoder, options.precision)
     with ExitStack() as stack:
         stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
         kept = (
@@ -224,8 +224,12 @@ def train(
             if options.alpha is None
             else "alpha is set to start"
         )
+    else:
+        _check_layers(encoder, first)
     if unchanged is not None:
         logger.warning("Training changed nothing: %s", unchanged)
+    # A folder whose weights have several types is saved in float32.
+    saved_as = options.save_dtype or (own_type if hasattr(torch, own_type) else "float32")
     summary = {
         "rows": len(data),
         "pseudo_queries": 0 if pseudo is None else len(pseudo),
@@ -240,7 +244,6 @@ def train(
         "learning_rate": arguments.learning_rate,
         "precision": precision,
         "weights_saved_as": saved_as,
-        "weights_trained_as": str(encoder.dtype).removeprefix("torch."),
         "device": str(encoder.device),
         "prompts": kinds.prompts_of(encoder),
         "relative_weight_change": moved,
@@ -250,9 +253,7 @@ def train(
         "transitions": curriculum.transitions,
         "seed": seed,
     }
-    if output is not None:
-        with aside(output) as made:
-            encoder.save(str(made), create_model_card=False, safe_serialization=True)
+    _save(encoder, output, saved_as)
     if kept:
         shutil.rmtree(kept, ignore_errors=True)
     neighbours = (
@@ -376,7 +377,7 @@ def _loop(
     objective = ContrastiveObjective(
         encoder,
         loss,
-        None if precision == "float32" else torch.bfloat16,
+        None if precision == "float32" else getattr(torch, precision),
         recompute=options.recompute,
         margin=getattr(options.sources, "margin", None),
         adversary=getattr(options.sources, "adversary", 0.0),
@@ -395,6 +396,8 @@ def _loop(
         callbacks=[recorder, Bar()],
     )
     loop.remove_callback(PrinterCallback)
+    if precision == "float16":
+        loop.accelerator.scaler = torch.amp.GradScaler(encoder.device.type)
     # One pass over all texts of a batch where nothing is padded; otherwise passes of similar
     # lengths.
     per_pass = sys.maxsize if kinds.is_static(encoder) else options.texts_per_pass
@@ -417,6 +420,11 @@ def _read(rows: pd.DataFrame, options: TrainingOptions, stock: Stock | None) -> 
 
 def _unmoved(pseudo: sampling.PseudoRows | None, log: pd.DataFrame) -> str:
     """Return why so small a collection changed no weight; refuse a training that should have."""
+    if "grad_norm" in log and (log["grad_norm"] > 0).any():
+        raise AnmiError(
+            f"Training changed no weight of the encoder, as steps of {log['learning_rate'].max():g}"
+            " are lost in rounding: raise training.options.learning_rate"
+        )
     if pseudo is None or log["loss"].any():
         raise AnmiError(
             "Training changed no weight of the encoder: are its parameters frozen, do all rows"
@@ -426,6 +434,42 @@ def _unmoved(pseudo: sampling.PseudoRows | None, log: pd.DataFrame) -> str:
     if len(pseudo):
         return "documents are so few, or so alike, that none is a negative of another"
     return "there is no pseudo-query to train on"
+
+
+def _check_layers(encoder: SentenceTransformer, first: Mapping[str, torch.Tensor]) -> None:
+    """Refuse a training that left a layer where it was, though one behind it moved."""
+    seen: tuple[str, ...] = ()
+    for path, layers in encoder.named_modules():
+        # Experts within a layer may get no token.
+        if not isinstance(layers, torch.nn.ModuleList) or path.startswith(seen):
+            continue
+        seen = (*seen, f"{path}.")
+        still = []
+        for number, layer in enumerate(layers):
+            moved = [
+                not torch.equal(weight.cpu(), first[f"{path}.{number}.{name}"])
+                for name, weight in layer.named_parameters()
+                if weight.requires_grad
+            ]
+            if any(moved) and still:
+                raise AnmiError(
+                    f"Training did not move layer {still[0]} of {path}, though layer {number}"
+                    " behind it moved: its gradient is cut off, or its steps are lost in rounding;"
+                    " mend the model, freeze that layer, or raise training.options.learning_rate"
+                )
+            if moved and not any(moved):
+                still.append(number)
+
+
+def _save(encoder: SentenceTransformer, output: Path | None, dtype: str) -> None:
+    """Save an encoder with weights of a type, and leave it with these, so that what is measured is what was saved."""
+    for weights in encoder.parameters():
+        weights.data = weights.data.to(getattr(torch, dtype))
+    if output is not None:
+        with aside(output) as made:
+            encoder.save(str(made), create_model_card=False, safe_serialization=True)
+    for weights in encoder.parameters():
+        weights.data = weights.data.float()
 
 
 def _held(stack: ExitStack, folder: Path) -> Path | None:

@@ -18,7 +18,7 @@ from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
 from anmi.judging.evidence import ByNetwork, Material, facts_of
 from anmi.judging.fused import shipped, with_network
 from anmi.judging.fusing import FusedJudge
-from anmi.pipelines.evaluation.search import network_source
+from anmi.pipelines.evaluation.search import network_settings
 from anmi.pipelines.params import DenoisingParams, DenseParams, EloParams, SearchParams
 from anmi.ragged import Float32s
 from anmi.retrieval import exact
@@ -97,10 +97,10 @@ def _by_network(
     multilingual-e5-small adds nothing to the other evidence (benchmarks/network_evidence.py).
     """
     query_texts = queries.text.tolist()
-    sources, _ = network_source(texts, search, dense, store, query_texts)
-    if not sources or sources[0].settings.encoder != "minilm":
+    settings, _ = network_settings(texts, search, dense, store, query_texts)
+    if settings is None or settings.encoder != "minilm":
         return None
-    encoder = Encoder(sources[0].settings, store.path / "models", store)
+    encoder = Encoder(settings, store.path / "models", store)
     label = "encoding by the network, for the judge"
     by_query = encoder.encode(query_texts, "query", f"{label}: queries")
     by_document = encoder.encode(texts, "document", f"{label}: documents")

@@ -96,13 +96,6 @@ def dev_split(
     return Split(dev[0], dev[1][dev[1].query_id.isin(dev_run.query_id)], dev[2])
 
 
-class Source(NamedTuple):
-    """A retriever that searches: the name of the part, which encoder it is, and how it encodes."""
-
-    name: str
-    settings: EncoderSettings
-
-
 def make_parts(
     *,
     trained_model: Path,
@@ -126,46 +119,44 @@ def make_parts(
     """
     texts = document_texts(corpus)
     dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
-    network, left_out = network_source(texts, search, dense, store)
-    sources = [
-        trained_source(model, dense) for model in (trained_model, *companion_of(trained_model))
-    ]
+    network, reason = network_settings(texts, search, dense, store)
+    # What is trained is called by its kind.
+    sources = {
+        "sparse" if is_sparse_folder(model) else "dense": dense.as_saved(str(model))
+        for model in (trained_model, *companion_of(trained_model))
+    }
+    trained = [*sources]
     # Its folder is empty where nobody wants it.
     if any(corpus_encoder.iterdir()) and (CORPUS in search.parts or encoder == OF_CORPUS):
-        sources.append(Source(CORPUS, dense.as_saved(str(corpus_encoder))))
-    sources += network
+        sources[CORPUS] = dense.as_saved(str(corpus_encoder))
+    if network is not None:
+        sources[NETWORK] = network
     untrained = dense.of(place_of(encoder, corpus_encoder))
-    same = [source.name for source in sources if source.settings == untrained]
-    zero_shot = next(iter(same), ZERO_SHOT)
-    if not same:
-        sources.append(Source(ZERO_SHOT, untrained))
+    same = (name for name, settings in sources.items() if settings == untrained)
+    zero_shot = next(same, ZERO_SHOT)
+    sources.setdefault(zero_shot, untrained)
+    dev_texts = dev.queries.text.tolist()
     parts = [Part(BM25, bm25_index)]
-    for source in sources:
-        parts.append(encoded(source, corpus, dev.queries.text.tolist(), store))
-    trained = [source.name for source in sources if source.name in TRAINED]
+    for name, settings in sources.items():
+        parts.append(encoded(name, settings, corpus, dev_texts, store))
+    left_out = {} if network is not None else {NETWORK: reason}
     about = {"zero_shot": zero_shot, "trained": trained, "left_out": left_out}
     return HybridSearch.build(parts, corpus, depth=search.depth, about=about)
 
 
-def trained_source(model: Path, dense: DenseParams) -> Source:
-    """Return a trained retriever, which is called by its kind; its folder has its prompts."""
-    kind = "sparse" if is_sparse_folder(model) else "dense"
-    return Source(kind, dense.as_saved(str(model)))
-
-
-def network_source(
+def network_settings(
     texts: Sequence[str],
     search: SearchParams,
     dense: DenseParams,
     store: Store,
     queries: Sequence[str] = (),
-) -> tuple[list[Source], dict[str, str]]:
-    """Return the packaged network, or why it is left out, by its name.
+) -> tuple[EncoderSettings | None, str]:
+    """Return the packaged network, or None and why it is left out.
 
     It may where passages, and queries if they are given, are encoded in time.
     """
     if NETWORK not in search.parts:
-        return [], {NETWORK: "search.parts does not name it"}
+        return None, "search.parts does not name it"
     network = network_for(texts, store.path / "models", search.network)
     reason = network.reason
     if network.name is not None:
@@ -176,25 +167,27 @@ def network_source(
             seconds = encoder.seconds(texts, "document") + encoder.seconds(queries, "query")
             log.info("Encoding by the network takes about %.0f seconds", seconds)
         if seconds <= 60 * search.minutes:
-            return [Source(NETWORK, settings)], {}
+            return settings, ""
         reason = (
             f"encoding {len(texts):,} passages would take {seconds / 60:.0f} minutes on this"
             f" processor, more than search.minutes={search.minutes:g}"
         )
     log.warning("The network is no part of the search: %s", reason)
-    return [], {NETWORK: reason}
+    return None, reason
 
 
-def encoded(source: Source, corpus: pd.DataFrame, dev_texts: list[str], store: Store) -> Part:
+def encoded(
+    name: str, settings: EncoderSettings, corpus: pd.DataFrame, dev_texts: list[str], store: Store
+) -> Part:
     """Encode the corpus by a retriever; the store keeps the vectors of untrained ones."""
     models = store.path / "models"
-    encoder = Encoder(source.settings, models, None if source.name in TRAINED else store)
-    description = f"encoding documents for the part {source.name}"
+    encoder = Encoder(settings, models, None if name in TRAINED else store)
+    description = f"encoding documents for the part {name}"
     documents = encoder.encode(document_texts(corpus), "document", description)
     spread = spread_of_scores(encoder.encode(dev_texts, "query"), documents)
     index = build_index(documents, corpus.document_id.tolist())
     # A query of a search is computed, not stored.
-    return Part(source.name, index, Encoder(source.settings, models), spread)
+    return Part(name, index, Encoder(settings, models), spread)
 
 
 def rank_by_parts(
