@@ -444,7 +444,7 @@ def _check_layers(encoder: SentenceTransformer, first: Mapping[str, torch.Tensor
         if not isinstance(layers, torch.nn.ModuleList) or path.startswith(seen):
             continue
         seen = (*seen, f"{path}.")
-        still = []
+        still: list[int] = []
         for number, layer in enumerate(layers):
             moved = [
                 not torch.equal(weight.cpu(), first[f"{path}.{number}.{name}"])
