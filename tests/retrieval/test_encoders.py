@@ -24,15 +24,8 @@ from anmi.errors import AnmiError
 from anmi.retrieval import encoders
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.corpus_encoder import corpus_encoder, save
-from anmi.retrieval.encoders import Encoder, Role, load_encoder
-from anmi.retrieval.kinds import (
-    EncoderSettings,
-    is_routed,
-    is_static,
-    prompts_of,
-    quiet,
-    two_encoders,
-)
+from anmi.retrieval.encoders import Encoder, EncoderSettings, Role, load_encoder
+from anmi.retrieval.kinds import is_routed, is_static, prompts_of, quiet, two_encoders
 from anmi.retrieval.model_folder import minilm_folder
 from anmi.retrieval.spelling import spelling_of
 from anmi.retrieval.terms import Terms
