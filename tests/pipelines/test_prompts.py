@@ -93,7 +93,7 @@ def way(
         "batch_size": 4,
         "alpha": 1.0,
         "precision": "float32",
-        "texts_per_pass": 4,
+        "tokens_per_pass": 40,
         "encoders": "two" if kind == "two" else "shared",
     }
     nothing: Any = None

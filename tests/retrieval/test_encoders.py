@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import pickle
 import shutil
@@ -19,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from anmi.engine.threads import for_threads, in_threads
+from anmi.engine.threads import in_threads
 from anmi.errors import AnmiError
 from anmi.retrieval import encoders
 from anmi.retrieval.bm25 import BM25Index
@@ -30,8 +29,8 @@ from anmi.retrieval.model_folder import minilm_folder
 from anmi.retrieval.spelling import spelling_of
 from anmi.retrieval.terms import Terms
 from anmi.retrieval.token_table import TokenTable, table_of, token_table
+from anmi.retrieval.tokens import Tokeniser
 from anmi.store import Store
-from anmi.training.batch import Tokeniser
 
 WORDS = ["[UNK]", "[PAD]", "red", "fox", "blue", "whale", "den", "the"]
 
@@ -240,9 +239,9 @@ def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:
         [f"text {number} of thread {thread}" + " and more" * number for number in range(12)]
         for thread in (0, 1)
     ]
-    settings = EncoderSettings(precision="float32", batch_size=4)
+    settings = EncoderSettings(precision="float32", tokens_per_pass=40)
     expected = [Encoder.of(minilm, settings).encode(part) for part in texts]
-    shared = Encoder.of(for_threads(copy.deepcopy(minilm)), settings)
+    shared = Encoder.of(minilm, settings)
     for _ in range(3):
         found = [*in_threads(shared.encode, texts, 2, 1)]
         assert all(
@@ -331,7 +330,7 @@ def test_training_reads_the_tokens_that_are_encoded(
     folder: Path, tmp_path: Path, role: Role, longest: int | None
 ) -> None:
     model = load_encoder(str(folder), tmp_path, max_length=longest)
-    features = Tokeniser(model, longest)(TEXTS, role)
+    features = Tokeniser(model, longest).features(TEXTS, role)
     expected = model.preprocess(TEXTS, prompt=BOTH[role], task=role)
     assert features["input_ids"].tolist() == expected["input_ids"].tolist()
     first = PROMPT_WORDS.index(BOTH[role][:-2])

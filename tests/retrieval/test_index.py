@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from scipy.stats import chisquare
 from anmi.candidates import PADDING
 from anmi.errors import AnmiError
 from anmi.retrieval import exact
-from anmi.retrieval import kinds as module
 from anmi.retrieval.exact import best, nearest, similarities
 from anmi.retrieval.index import KINDS, DenseIndex, SparseIndex
 from anmi.retrieval.kinds import passes
@@ -151,22 +151,21 @@ def test_what_could_find_nothing_is_refused():
         SparseIndex.build(sparse.csr_matrix([[-1.0]]), ["a"])
 
 
-TEXTS = st.lists(st.integers(0, 3000).map(lambda size: "ab ü" * (size // 4)), max_size=60)
-
-
-@given(TEXTS, st.integers(1, 20), st.sampled_from([None, 1, 64, 512]))
+@given(
+    st.lists(st.integers(0, 300), max_size=60).map(np.array),
+    st.integers(1, 600),
+    st.integers(1, 20),
+)
 def test_every_text_is_in_one_pass_of_like_length_and_bounded_tokens(
-    texts: list[str], most: int, longest: int | None
+    lengths: Any, tokens: int, block: int
 ) -> None:
-    groups = passes(texts, most, longest)
+    groups = passes(lengths.astype(np.int64), tokens, block)
     places = [int(place) for group in groups for place in group]
-    assert sorted(places) == list(range(len(texts)))
-    sizes = [len(texts[place]) for place in places]
-    assert sizes == sorted(sizes, reverse=True)
+    assert sorted(places) == list(range(len(lengths)))
     for group in groups:
-        tokens = min(len(texts[group[0]].encode()) // 3 + 2, longest or 10**9)
-        assert 1 <= len(group) <= most
-        assert len(group) == 1 or len(group) * tokens <= module.TOKENS
+        assert len({place // block for place in group}) == 1
+        assert list(lengths[group]) == sorted(lengths[group], reverse=True)
+        assert len(group) == 1 or len(group) * lengths[group].max() <= tokens
 
 
 @given(

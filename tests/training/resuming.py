@@ -35,7 +35,7 @@ STATIC = {
 BERT = {
     "learning_rate": 1e-3,
     "temperature": "adaptive",
-    "texts_per_pass": 5,
+    "tokens_per_pass": 20,
     "precision": "float32",
     "curriculum": {"learning_progress": {"window": "rank", "window_steps": 5}},
 }

@@ -8,7 +8,8 @@ from tests.mined import row
 
 from anmi.errors import AnmiError
 from anmi.retrieval.sparse.model import inference_free
-from anmi.training.batch import Tokeniser, assemble, read_rows
+from anmi.retrieval.tokens import Tokeniser
+from anmi.training.batch import assemble, read_rows
 
 
 def weights_of(rows, in_batch):
@@ -117,7 +118,7 @@ TEXTS = ["a b", "c", "", "b b a", "a b"]
 def test_remembered_tokens_are_those_of_the_encoder(word_encoder, sparse):
     model = word_encoder(["a", "b", "c"])
     model = inference_free(model, ["a b", "c b"]) if sparse else model
-    tokenise = Tokeniser(model, None)
+    tokenise = Tokeniser(model).features
     for role in ("document", "query", "document"):
         for texts in (TEXTS[:2], TEXTS, TEXTS[::-1]):
             expected, got = (

@@ -9,7 +9,8 @@ from torch.nn import functional
 
 from anmi.retrieval.kinds import quiet
 from anmi.retrieval.model_folder import minilm_folder
-from anmi.training.batch import Batcher, Row, Tokeniser
+from anmi.retrieval.tokens import Tokeniser
+from anmi.training.batch import Batcher, Guide, Row
 from anmi.training.losses.contrastive import WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
 from anmi.training.objective import ContrastiveObjective
@@ -31,7 +32,7 @@ def encoder():
         return SentenceTransformer(str(minilm_folder()), device="cpu")
 
 
-def batch(encoder, texts_per_pass, max_length=None, guide=None):
+def batch(encoder, tokens_per_pass, max_length=None, guide=None):
     rows = [
         Row(
             f"q{i}",
@@ -46,7 +47,7 @@ def batch(encoder, texts_per_pass, max_length=None, guide=None):
         )
         for i, text in enumerate(TEXTS)
     ]
-    return Batcher(Tokeniser(encoder, max_length), "all", texts_per_pass, guide)(rows)
+    return Batcher(Tokeniser(encoder, max_length), "all", tokens_per_pass, guide)(rows)
 
 
 def loss_and_gradient(encoder, data, **arguments):
@@ -59,15 +60,15 @@ def loss_and_gradient(encoder, data, **arguments):
 
 def test_passes_and_recomputation_change_nothing(encoder):
     encoder.eval()
-    expected = loss_and_gradient(encoder, batch(encoder, 100))
+    expected = loss_and_gradient(encoder, batch(encoder, 1000))
     for recompute in (False, True):
-        got = loss_and_gradient(encoder, batch(encoder, 3), recompute=recompute)
+        got = loss_and_gradient(encoder, batch(encoder, 30), recompute=recompute)
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_embeddings_are_those_of_encode(encoder):
     encoder.eval()
-    data = batch(encoder, 2)
+    data = batch(encoder, 20)
     objective = ContrastiveObjective(encoder, WeightedInfoNCE(Temperature(0.07)))
     with torch.no_grad():
         got = objective._encode(data["documents"])[: len(TEXTS)]
@@ -124,7 +125,7 @@ def test_an_adversary_makes_the_loss_larger_and_leaves_the_positives_alone() -> 
 def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_mined_ones_stay(
     encoder: Any, by_guide: bool
 ) -> None:
-    data = batch(encoder, 100, guide=encoder if by_guide else None)
+    data = batch(encoder, 1000, guide=Guide(encoder) if by_guide else None)
     seen: list[Tensor] = []
 
     class Watching(torch.nn.Module):

@@ -28,7 +28,17 @@ from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.ragged import Float32s, Int64s
 from anmi.retrieval.encoders import fingerprint, short_name
-from anmi.retrieval.kinds import autocast, device, in_float32, passes, quiet, resolve_precision
+from anmi.retrieval.kinds import (
+    autocast,
+    default_tokens_per_pass,
+    device,
+    estimated_lengths,
+    in_float32,
+    passes,
+    quiet,
+    resolve_precision,
+    texts_per_block,
+)
 from anmi.retrieval.model_folder import (
     LOADING,
     MINILM_SHA256,
@@ -121,7 +131,8 @@ def logits(
     """Run a CrossEncoder without its activation, [n]; it batches by length."""
     import torch
 
-    groups = passes([" ".join(pair) for pair in pairs], options.batch_size, model.max_seq_length)
+    lengths = estimated_lengths([" ".join(pair) for pair in pairs], model.max_seq_length)
+    groups = passes(lengths, default_tokens_per_pass(model), texts_per_block(model))
     with torch.inference_mode(), autocast(options.precision):
         found = [
             model.predict(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import logging
 import re
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,11 +18,11 @@ import numpy as np
 from tqdm import tqdm
 
 from anmi.corpus.texts import Texts
-from anmi.engine.threads import for_threads, in_threads, limited
+from anmi.engine.threads import in_threads, limited
 from anmi.errors import AnmiError, first_line, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_text
-from anmi.ragged import Float32s, Int64s
+from anmi.ragged import Float32s
 from anmi.retrieval import kinds
 from anmi.retrieval.kinds import (
     EncoderSettings,
@@ -48,6 +46,8 @@ from anmi.store import Number, Run, Store
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    from anmi.retrieval.tokens import Tokeniser
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +124,13 @@ class Encoder:
     def model(self) -> Any:
         """A table of token vectors, without PyTorch, or a model of sentence-transformers."""
         return _opened(self.settings, self.models)
+
+    @cached_property
+    def tokeniser(self) -> Tokeniser:
+        """Tokenises texts, each once in this process."""
+        from anmi.retrieval.tokens import Tokeniser
+
+        return Tokeniser(self.model)
 
     @property
     def folder(self) -> Path:
@@ -232,9 +239,11 @@ class Encoder:
             return self.embed(list(texts), role)
         # Each commit is a wait for the disk; several workers are to have some of even a small
         # change.
-        at_once = 4096 if is_static(model) else 1024
+        at_once = 4096
+        if not is_static(model):
+            at_once = max(1024, kinds.texts_per_block(model))
         if self.run is not None:
-            at_once = self.settings.batch_size
+            at_once = 256 if is_static(model) else kinds.texts_per_block(model)
         compute = partial(self._embed_finite, role=role)
         run = self.run or cast(Run, map)
         with Progress(
@@ -285,43 +294,43 @@ class Encoder:
         if isinstance(model, TokenTable):
             return model.encode(texts, prompt)
         import torch
+        from accelerate.utils import send_to_device
 
-        by_dot = kinds.is_dot(model)
-        route = {"task": role} if is_routed(model) else {}
         model.eval()
+        by_dot = kinds.is_dot(model)
         precision = self.precision
-        # Tables of vectors have no layers that long texts would fill.
-        longest = 1 if is_static(model) else model.max_seq_length
-        result = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
-        network = model
-        alone = precision != "bfloat16" and kinds.device() == "cpu" and not is_static(model)
-        if alone:
-            network = for_threads(copy.copy(model))
+        lengths = self.tokeniser.lengths(texts, role)
+        most = self.settings.tokens_per_pass
+        if most is not None and lengths.max(initial=0) > most:
+            raise AnmiError(
+                f"a text has {lengths.max():,} tokens, and dense.tokens_per_pass={most} is less:"
+                " raise it, or lower dense.max_length"
+            )
+        tokens = most or kinds.default_tokens_per_pass(model)
+        groups = kinds.passes(lengths, tokens, kinds.texts_per_block(model))
+        features = (
+            self.tokeniser.features([texts[place] for place in group], role) for group in groups
+        )
 
-        def compute(group: Int64s) -> None:
+        def compute(features: dict[str, Any]) -> Any:
             with torch.inference_mode(), kinds.autocast(precision):
-                encoded = network.encode(
-                    [texts[place] for place in group],
-                    prompt=prompt,
-                    batch_size=len(group),
-                    show_progress_bar=False,
-                    convert_to_tensor=True,
-                    **route,
-                )
+                encoded = model(send_to_device(features, model.device))["sentence_embedding"]
                 # The last module may have computed in less.
-                vectors = encoded.float()
-                vectors = vectors if by_dot else torch.nn.functional.normalize(vectors, dim=1)
-                result[group] = vectors.cpu().numpy()
+                vectors = encoded[:, : model.truncate_dim].float()
+                return vectors if by_dot else torch.nn.functional.normalize(vectors, dim=1)
 
-        groups = kinds.passes(texts, self.settings.batch_size, longest)
-        if not alone:
-            deque(map(compute, groups), maxlen=0)
+        if precision == "bfloat16" or model.device.type != "cpu":
+            parts = list(map(compute, features))
         elif len(groups) == 1:
             with limited(1):
-                compute(groups[0])
+                parts = [compute(next(features))]
         else:
             # A pass for each core: cores that share one wait for each other at each step.
-            deque(in_threads(compute, groups, torch.get_num_threads(), threads=1), maxlen=0)
+            parts = list(in_threads(compute, features, torch.get_num_threads(), threads=1))
+        # Of a card once, since it would wait each time.
+        vectors = torch.cat(parts).cpu().numpy()
+        result = np.empty_like(vectors)
+        result[np.concatenate(groups)] = vectors
         return result
 
     def _embed_finite(self, texts: list[str], role: Role | None) -> Float32s:
@@ -353,7 +362,7 @@ def _opened(settings: EncoderSettings, models: Path) -> Any:
             table = token_table(folder_of(name, models))
     if table is None:
         model = Encoder(settings, models).trainable()
-        return table_of(model) or for_threads(model)
+        return table_of(model) or model
     settle_prompts(table, settings.prompt_query, settings.prompt_document)
     return table
 
@@ -578,7 +587,7 @@ def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> 
     """Make the encoder of a corpus from the pieces of its words and what MiniLM says of them, and save it."""
     from anmi.retrieval.corpus_encoder import corpus_encoder, save
 
-    settings = EncoderSettings(encoder="minilm", batch_size=512)
+    settings = EncoderSettings(encoder="minilm")
     minilm = Encoder(settings, store.path / "models", store)
     parts = corpus_encoder(
         texts,

@@ -137,44 +137,70 @@ def in_float32(model: Any) -> Any:
     return model.float()
 
 
-# On a processor more are slower, since what layers pass on no longer fits its caches. A GPU takes
-# all it is given.
-TOKENS: Final = 2048
+# Of a pass on a processor: with more what layers pass on no longer fits its caches.
+_TOKENS: Final = 2048
+# Bytes of a card's memory for each token of a pass: 8 GB take 4,096 tokens, 80 GB 32,768.
+_BYTES_PER_TOKEN: Final = 1 << 21
 # UTF-8 bytes of a token, rather too few: words of Latin letters have 4 to 5, a Korean or Chinese
 # character 3.
 _BYTES: Final = 3
 
 
-def passes(texts: Sequence[str], most: int, longest: int | None = None) -> list[Int64s]:
-    """Group the places of texts for one forward pass each, the longest first.
+def default_tokens_per_pass(model: Any) -> int:
+    """Return how many tokens a pass takes where nobody says: by the card's memory, a power of two."""
+    if model.device.type != "cuda":
+        return _TOKENS
+    import torch
 
-    Groups are cut within every ``most`` texts, so those of a part that begins at a multiple of it
-    are those of the whole: a text has the same company wherever it is computed.
+    memory = torch.cuda.get_device_properties(model.device).total_memory
+    return max(_TOKENS, 1 << (memory // _BYTES_PER_TOKEN).bit_length() - 1)
 
-    Parameters
-    ----------
-    texts
-        T texts.
-    most
-        Texts per pass at most.
-    longest
-        Tokens that a text is cut to; None for no limit.
+
+def texts_per_block(model: Any) -> int:
+    """Return among how many texts those of a pass are chosen.
+
+    A text has the same company wherever it is computed, if its part begins at a multiple of it.
+    """
+    return 256 if model.device.type == "cpu" else 16_384
+
+
+def estimated_lengths(texts: Sequence[str], longest: int | None) -> Int64s:
+    """Return about how many tokens texts have, [T], rather too many; ``longest`` cuts them.
 
     Examples
     --------
-    >>> [group.tolist() for group in passes(["a b", "a", "a b c"], most=2)]
-    [[2, 0], [1]]
+    >>> estimated_lengths(["a b c d", ""], None).tolist()
+    [4, 2]
     """
-    order = np.argsort([-len(text) for text in texts], kind="stable")
+    lengths = [len(text.encode(errors="surrogatepass")) // _BYTES + 2 for text in texts]
+    return np.minimum(np.array(lengths, np.int64), longest or np.inf).astype(np.int64)
+
+
+def passes(lengths: Int64s, tokens: int, block: int) -> list[Int64s]:
+    """Group the places of texts for one forward pass each, within each block the longest first.
+
+    Parameters
+    ----------
+    lengths
+        Tokens of T texts.
+    tokens
+        Of a pass at most, padding included; a longer text has a pass of its own.
+    block
+        Texts that are sorted together.
+
+    Examples
+    --------
+    >>> [group.tolist() for group in passes(np.array([2, 1, 3, 1]), tokens=4, block=4)]
+    [[2], [0, 1], [3]]
+    """
     groups = []
-    start = 0
-    while start < len(order):
-        room = most - start % most
-        if device() == "cpu":
-            tokens = len(texts[order[start]].encode(errors="surrogatepass")) // _BYTES + 2
-            room = min(room, max(1, TOKENS // min(tokens, longest or tokens)))
-        groups.append(order[start : start + room])
-        start += room
+    for begin in range(0, len(lengths), block):
+        order = begin + np.argsort(-lengths[begin : begin + block], kind="stable")
+        start = 0
+        while start < len(order):
+            room = max(1, tokens // max(1, int(lengths[order[start]])))
+            groups.append(order[start : start + room])
+            start += room
     return groups
 
 
@@ -239,8 +265,8 @@ class EncoderSettings(BaseModel):
         Most tokens of a text and its prompt; None: the model's own limit.
     precision
         Of torch's matrix products; vectors are float32.
-    batch_size
-        Texts per forward pass at most, see :func:`passes`.
+    tokens_per_pass
+        Tokens of a forward pass at most, see :func:`passes`; None goes by the memory of the card.
     prompt_query, prompt_document
         In place of the model's own; None keeps these, and an empty text is no prompt.
     """
@@ -250,7 +276,7 @@ class EncoderSettings(BaseModel):
     encoder: str | None = None
     max_length: int | None = Field(None, ge=4)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    batch_size: int = Field(64, ge=1)
+    tokens_per_pass: int | None = Field(None, ge=1)
     prompt_query: Prompt = None
     prompt_document: Prompt = None
 

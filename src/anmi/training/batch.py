@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from anmi.errors import AnmiError
 from anmi.ragged import Float32s, Int64s
-from anmi.retrieval.kinds import is_dot, is_routed, is_sparse, is_static, prompts_of
+from anmi.retrieval.kinds import is_dot, is_sparse, passes
+from anmi.retrieval.tokens import Tokeniser
 
 COLUMNS: Final = (
     "query_id",
@@ -274,24 +275,30 @@ def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: Float3
 class Batcher:
     """Turns rows into a batch: lays it out and tokenises queries and documents.
 
-    Documents are tokenised in groups of similar length, so that a long one does not pad all the
-    others.
+    Texts are grouped by length, so that a long one does not pad all the others.
 
-    ``tokenise`` turns texts and a role (``query`` or ``document``) into the encoder's input
-    features; ``texts_per_pass`` are most texts in a group; ``guide`` scores every document for
-    every query. See :func:`assemble`.
+    Parameters
+    ----------
+    tokeniser
+        Of the encoder that is trained.
+    in_batch
+        See :func:`assemble`.
+    tokens_per_pass
+        Tokens of a group at most; None for one group, as a table of token vectors takes it.
+    guide
+        Scores every document for every query.
     """
 
     def __init__(
         self,
-        tokenise: Callable[[list[str], str], dict[str, Any]],
+        tokeniser: Tokeniser,
         in_batch: str,
-        texts_per_pass: int,
-        guide: SentenceTransformer | None = None,
+        tokens_per_pass: int | None,
+        guide: Guide | None = None,
     ) -> None:
-        self._tokenise = tokenise
+        self._tokeniser = tokeniser
         self._in_batch = in_batch
-        self._texts_per_pass = texts_per_pass
+        self.tokens_per_pass = tokens_per_pass
         self._guide = guide
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
@@ -300,7 +307,7 @@ class Batcher:
         hardness = [row.hardness for row in rows]
         queries = [row.query for row in rows]
         return {
-            "guide": None if self._guide is None else guided(self._guide, queries, assembly.texts),
+            "guide": self._guide and self._guide(queries, assembly.texts),
             "query_ids": [row.query_id for row in rows],
             "document_ids": assembly.ids,
             "about": torch.tensor([row.about for row in rows]),
@@ -319,75 +326,49 @@ class Batcher:
         }
 
     def _groups(self, texts: list[str], role: str) -> dict[str, Any]:
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        size = min(self._texts_per_pass, len(texts))
-        groups = [
-            [texts[i] for i in order[start : start + size]] for start in range(0, len(texts), size)
-        ]
+        groups = [np.arange(len(texts))]
+        if self.tokens_per_pass is not None:
+            lengths = self._tokeniser.lengths(texts, role)
+            groups = passes(lengths, self.tokens_per_pass, len(texts))
+        order = np.concatenate(groups)
         return {
-            "groups": [self._tokenise(group, role) for group in groups],
-            "place": torch.from_numpy(np.argsort(np.array(order, dtype=np.int64), kind="stable")),
+            "groups": [
+                self._tokeniser.features([texts[place] for place in group], role)
+                for group in groups
+            ],
+            "place": torch.from_numpy(np.argsort(order, kind="stable")),
         }
 
 
-def guided(guide: SentenceTransformer, queries: list[str], documents: list[str]) -> Tensor:
-    """Return what a frozen encoder says of every document for every query, [B, U]."""
-    as_asked: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
-    as_asked |= (
-        {"convert_to_sparse_tensor": False}
-        if is_sparse(guide)
-        else {"normalize_embeddings": not is_dot(guide)}
-    )
-    with torch.no_grad():
-        return (
-            guide.encode_query(queries, **as_asked) @ guide.encode_document(documents, **as_asked).T
-        )
-
-
-class Tokeniser:
-    """Tokenises by role, with the encoder's prompt for that role.
+class Guide:
+    """Scores documents for queries by a frozen encoder, which encodes each text once.
 
     Parameters
     ----------
     encoder
-        The encoder.
-    max_length
-        Most tokens of a prompt and its text, or None for the encoder's own limit. Static encoders
-        have none and ignore it.
+        Dense or sparse, of sentence-transformers.
     """
 
-    def __init__(self, encoder: SentenceTransformer, max_length: int | None) -> None:
+    def __init__(self, encoder: SentenceTransformer) -> None:
         self._encoder = encoder
-        static = is_static(encoder)
-        # The roles whose features are tokens in a row, without padding.
-        self._in_a_row = (
-            () if not static else ("document",) if is_sparse(encoder) else ("query", "document")
+        self._options: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
+        self._options |= (
+            {"convert_to_sparse_tensor": False}
+            if is_sparse(encoder)
+            else {"normalize_embeddings": not is_dot(encoder)}
         )
-        self._routed = is_routed(encoder)
-        self._cut = {} if max_length is None or static else {"max_length": max_length}
-        self._prompts = prompts_of(encoder)
-        # By role where each has an encoder of its own, whose tokenizers may differ.
-        self._known: dict[str, dict[str, Tensor]] = {}
+        self._vectors: dict[tuple[str, str], Tensor] = {}
 
-    def __call__(self, texts: list[str], role: str) -> dict[str, Any]:
-        """Return the input features of ``texts``; ``role`` is ``query`` or ``document``."""
-        prompt = self._prompts[role]
-        # Read by the router, which sends queries and documents to encoders of their own.
-        route = {"task": role} if self._routed else {}
-        if role in self._in_a_row:
-            return self._from_table([prompt + text for text in texts], route) | route
-        return self._encoder.preprocess(texts, prompt=prompt or None, **route, **self._cut)
+    def __call__(self, queries: list[str], documents: list[str]) -> Tensor:
+        """Return the scores of all documents for each query, [B, U]."""
+        return self._encode(queries, "query") @ self._encode(documents, "document").T
 
-    def _from_table(self, texts: list[str], route: dict[str, str]) -> dict[str, Any]:
-        """Tokenise every text once per run: for a static encoder it would be most of the training time."""
-        known = self._known.setdefault(route.get("task", ""), {})
-        new = list(dict.fromkeys(text for text in texts if text not in known))
-        if new:
-            features = self._encoder.preprocess(new, **route)
-            parts = torch.tensor_split(
-                features["input_ids"].to(torch.int32), features["offsets"][1:]
-            )
-            known.update(zip(new, parts, strict=True))
-        tokens = [known[text] for text in texts]
-        lengths = torch.tensor([0, *(len(part) for part in tokens[:-1])])
-        return {"input_ids": torch.cat(tokens).long(), "offsets": lengths.cumsum(0)}
+    def _encode(self, texts: list[str], role: str) -> Tensor:
+        absent = [text for text in dict.fromkeys(texts) if (role, text) not in self._vectors]
+        if absent:
+            encode = getattr(self._encoder, f"encode_{role}")
+            with torch.no_grad():
+                vectors = encode(absent, **self._options)
+            keys = [(role, text) for text in absent]
+            self._vectors.update(zip(keys, vectors, strict=True))
+        return torch.stack([self._vectors[role, text] for text in texts])

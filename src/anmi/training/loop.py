@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import torch
+from accelerate.utils import send_to_device
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from sentence_transformers import (
@@ -25,12 +26,14 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from torch import Tensor, nn
+from torch.utils.data._utils.pin_memory import pin_memory
 from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState, ProgressCallback
 
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_value
+from anmi.ragged import Int64s
 from anmi.retrieval.encoders import fingerprint
 from anmi.retrieval.kinds import is_static
 from anmi.training.batch import Batcher, NegativeSampler, Row
@@ -124,6 +127,10 @@ DEV_METRIC: Final = "dev_ndcg@10"
 _REMEMBERED: Final = ("validation",)
 # Between two lines of the log that say how long it still takes.
 _TOLD_SECONDS = 60.0
+# Between two readings of what steps gave: each waits until the device has made them.
+_STEPS_READ: Final = 32
+# Below which a pass is not halved to fit into memory.
+_LEAST_TOKENS: Final = 256
 
 
 class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
@@ -153,7 +160,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._evaluate_dev = evaluate_dev
         self._checkpoint_seconds = 60 * checkpoint_minutes
         self._checkpoint = time.monotonic()
-        self._steps: list[dict[str, float]] = []
+        self._steps: list[dict[str, Any]] = []
         # Measured since the last step, for the curriculum to be told with the next.
         self.validation: float | None = None
         # What draws the negatives, whose ``report`` is logged.
@@ -163,7 +170,12 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.drawn = DrawnNegatives((), 0)
         # Encodes and compares; its ``report`` is logged.
         self.objective: Any = None
-        self.loss = self.grad_norm = math.nan
+        self.loss = torch.tensor(math.nan)
+        # None where the step was left out.
+        self.grad_norm: Tensor | None = None
+        # The queries of steps whose numbers are still on the device, and the losses of their rows.
+        self._unread: list[tuple[Sequence[str], Tensor]] = []
+        self._reads_each_step = type(curriculum) is not Curriculum
         self._began = self._told = time.monotonic()
         self._earlier = 0.0
         self.resumed_from: int | None = None
@@ -173,8 +185,38 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         """Time since it was made, and that of the runs that this one goes on from up to their checkpoints."""
         return self._earlier + time.monotonic() - self._began
 
+    def read(self) -> None:
+        """Read what the device has computed of the last steps.
+
+        Raises
+        ------
+        AnmiError
+            A loss or a gradient is not finite; names queries of the batch.
+        """
+        steps = self._steps[len(self._steps) - len(self._unread) :]
+        on_device = [
+            (step, name) for step in steps for name, value in step.items() if torch.is_tensor(value)
+        ]
+        if on_device:
+            values = torch.stack([step[name].detach().float() for step, name in on_device]).tolist()
+            for (step, name), value in zip(on_device, values, strict=True):
+                step[name] = value
+        unread = self._unread
+        self._unread = []
+        for step, (query_ids, losses) in zip(steps, unread, strict=True):
+            if not math.isfinite(step["loss"]):
+                pairs = zip(query_ids, losses.tolist(), strict=True)
+                wrong = [query_id for query_id, value in pairs if not math.isfinite(value)]
+                raise not_finite("training loss", step["loss"], wrong)
+            # None is that of a step which overflowed in float16 and was left out.
+            if step["grad_norm"] is None:
+                step["grad_norm"] = math.nan
+            elif not math.isfinite(step["grad_norm"]):
+                raise not_finite("gradient", step["grad_norm"], query_ids)
+
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds as JSON values; tensors are saved beside."""
+        self.read()
         values = {name: getattr(self, name) for name in _REMEMBERED}
         values |= {
             "steps": pd.DataFrame(self._steps).to_dict("split"),
@@ -206,6 +248,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         the curriculum, and last the dev metric, which stands in the last step of its epoch and is
         NaN elsewhere.
         """
+        self.read()
         none = dict.fromkeys(("step", "epoch", "loss", DEV_METRIC), ())
         table = pd.DataFrame(self._steps or none).astype({"step": np.int64})
         return table[[name for name in table.columns if name != DEV_METRIC] + [DEV_METRIC]]
@@ -234,16 +277,17 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
                 DEV_METRIC: np.nan,
             }
         )
+        query_ids = [row.query_id for row in self.rows]
+        self._unread.append((query_ids, self.objective.losses))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell the curriculum."""
-        seen = (
-            self.loss,
-            self.grad_norm,
-            self.validation,
-            self.objective.seen.get("margin_violations"),
-        )
-        self.curriculum.observe(state.global_step, *seen)
+        if self._reads_each_step or len(self._unread) >= _STEPS_READ:
+            self.read()
+        if self._reads_each_step:
+            step = self._steps[-1]
+            numbers = (step["loss"], step["grad_norm"], self.validation)
+            self.curriculum.observe(state.global_step, *numbers, step.get("margin_violations"))
         self.validation = None
         self._tell(state.global_step, state.max_steps)
         # At the end of an epoch a checkpoint waits for the dev metric.
@@ -252,6 +296,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure on dev."""
+        self.read()
         if self._evaluate_dev is not None:
             self._steps[-1][DEV_METRIC] = self.validation = self._measure(kwargs["model"])
         if state.global_step < state.max_steps:
@@ -280,6 +325,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
 
     def _ask_for_checkpoint(self, control: Any) -> None:
         if time.monotonic() - self._checkpoint >= self._checkpoint_seconds:
+            self.read()
             control.should_save = True
             self._checkpoint = time.monotonic()
 
@@ -309,6 +355,7 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
 
     batcher: Batcher
     recorder: Recorder
+    options: TrainingOptions
     _batch: Mapping[str, Any] = {}
 
     def compute_loss(
@@ -320,12 +367,15 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     ) -> Any:
         """Return the loss of the rows whose numbers ``inputs`` holds."""
         step = self.state.global_step
-        numbers = inputs["row"].cpu().numpy()
+        numbers = inputs["row"]
         sampler = self.recorder.sampler
         self.recorder.rows = sampler(numbers, step)
         self._batch = batch = self.batcher(self.recorder.rows)
-        loss = self.loss(self._prepare_input(batch) | {"step": step})
-        self.recorder.loss = loss.item()
+        if self.args.device.type == "cuda":
+            batch = pin_memory(batch)  # type: ignore[no-untyped-call]
+        batch = send_to_device(batch, self.args.device, non_blocking=True)
+        loss = self.loss(batch | {"step": step})
+        self.recorder.loss = loss.detach()
         if isinstance(sampler, DNHSampler):
             queries, documents = (part.float().cpu().numpy() for part in self.loss.encoded)
             sampler.update_index(step + 1, numbers, queries, batch["document_ids"], documents)
@@ -337,25 +387,45 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         return super()._clip_grad_norm(model)
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        norm = float(super()._get_grad_norm(model, grad_norm))
+        norm = super()._get_grad_norm(model, grad_norm)
         scaler = self.accelerator.scaler
-        if scaler is not None and not math.isfinite(norm) and scaler.get_scale() > 1:
+        if scaler is not None and not bool(torch.isfinite(norm)) and scaler.get_scale() > 1:
             # The step is left out, and the next one scaled by half as much.
-            self.recorder.grad_norm = math.nan
+            self.recorder.grad_norm = None
             return norm
-        # The norm is that of the encoder; what the loss learns is small.
-        of_loss = [p.grad for p in self.loss.loss.parameters() if p.grad is not None]
-        if not math.isfinite(norm) or not all(
-            bool(torch.isfinite(gradient).all()) for gradient in of_loss
-        ):
-            raise not_finite(
-                "gradient", math.nan if math.isfinite(norm) else norm, self._batch["query_ids"]
-            )
-        self.recorder.grad_norm = norm
+        # The norm is that of the encoder; what the loss learns is small, and makes it NaN at most.
+        of_loss = [p.grad.norm() for p in self.loss.loss.parameters() if p.grad is not None]
+        self.recorder.grad_norm = norm + 0 * sum(of_loss)
         return norm
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """No card is written, and its callback would look for codecarbon."""
+
+    def training_step(self, model: Any, inputs: dict[str, Any], *arguments: Any) -> Tensor:
+        """Make a step; where a card has too little memory, with less of it."""
+        while True:
+            try:
+                loss: Tensor = super().training_step(model, inputs, *arguments)
+                return loss
+            except torch.OutOfMemoryError:
+                if not self._spare_memory():
+                    raise
+            self.optimizer.zero_grad()
+
+    def _spare_memory(self) -> bool:
+        """Choose what takes less memory where the options leave it open; return False where nothing is left."""
+        batcher = self.batcher
+        tokens = batcher.tokens_per_pass or 0
+        if self.options.recompute is None and not self.loss.recompute:
+            self.loss.recompute = True
+            what = "passes are computed again for their gradients"
+        elif self.options.tokens_per_pass is None and tokens > _LEAST_TOKENS:
+            batcher.tokens_per_pass = tokens // 2
+            what = f"passes have {tokens // 2:,} tokens"
+        else:
+            return False
+        log.info("A batch does not fit into the memory of the %s: %s", self.args.device, what)
+        return True
 
     def run(self, options: TrainingOptions, checkpoints: Path | None) -> None:
         """Train, from the newest checkpoint on where there is one.
@@ -416,9 +486,9 @@ class RowNumbers:
     # Read by the trainer when it builds its batch sampler; there are no labels here.
     valid_label_columns: tuple[str, ...] = ()
 
-    def __call__(self, features: Sequence[dict[str, int]]) -> dict[str, Tensor]:
-        """Return the numbers of a batch, int64 [B]."""
-        return {"row": torch.tensor([feature["row"] for feature in features])}
+    def __call__(self, features: Sequence[dict[str, int]]) -> dict[str, Int64s]:
+        """Return the numbers of a batch, int64 [B], of which a card has no need."""
+        return {"row": np.array([feature["row"] for feature in features], np.int64)}
 
 
 def training_arguments(
@@ -494,7 +564,7 @@ def out_of_memory(
     if not static:
         if not options.recompute:
             advice.append("set training.options.recompute=true (cached gradients, now off)")
-        advice.append(f"lower texts_per_pass (now {options.texts_per_pass})")
+        advice.append(f"lower tokens_per_pass (now {options.tokens_per_pass or 'chosen'})")
         advice.append(f"lower max_length (now {options.max_length or 'the limit of the encoder'})")
     advice.append(
         f"lower negatives (now {'all mined' if options.negatives is None else options.negatives})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -51,7 +50,7 @@ class ContrastiveObjective(nn.Module):
         Gradient caching: where texts take several passes, keep only their embeddings and run the
         passes again for the gradient (Chen et al., "Training Deep Nets with Sublinear Memory Cost",
         2016): the same gradients in the memory of one pass, for about a third more time, with any
-        loss.
+        loss. An attribute, so that a training that runs out of memory can go on with it.
     sparsity
         What terms cost, for a sparse retriever; None for a dense one.
     by_dot
@@ -92,21 +91,17 @@ class ContrastiveObjective(nn.Module):
         self.adversary = adversary
         self.as_encoded = by_dot or sparsity is not None
         self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
-        # Of the last batch: embeddings of queries and documents, the share of negatives within the
-        # margin where it is counted, and of cosines σ_s/√N.
+        # Of the last batch: embeddings of queries and documents, the weighted losses of rows, the
+        # share of negatives within the margin where it is counted, and of cosines σ_s/√N.
         self.encoded: tuple[Tensor, Tensor] | None = None
-        self.seen: dict[str, float] = {}
+        self.losses = torch.zeros(0)
+        self.seen: dict[str, Tensor] = {}
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
 
         The divisor is the number of rows, not their weight, so a row pulls equally hard in
-        whichever batch it is.
-
-        Raises
-        ------
-        AnmiError
-            The loss is not finite; names the queries of the batch.
+        whichever batch it is. Nothing is read from the device, which would wait for it.
         """
         queries, documents = self._encode_both(batch["queries"], batch["documents"])
         self.encoded = queries.detach(), documents.detach()
@@ -116,9 +111,8 @@ class ContrastiveObjective(nn.Module):
         if self.most is not None:
             scores = similarity.detach() if batch.get("guide") is None else batch["guide"]
             weights = filtered(weights, scores, own, batch["negatives"], self.most)
-            self.seen["left_out"] = 1 - float(
-                (weights > 0).sum() / (batch["weights"] > 0).sum().clamp(min=1)
-            )
+            before = (batch["weights"] > 0).sum().clamp(min=1)
+            self.seen["left_out"] = 1 - (weights > 0).sum() / before
         if self.margin is not None:
             self.seen["margin_violations"] = violations(
                 similarity.detach(), own, batch["negatives"], self.margin
@@ -155,13 +149,7 @@ class ContrastiveObjective(nn.Module):
             result = result + penalty(
                 documents, self.sparsity, batch.get("step", 0), places=places, idf=self.idf
             )
-        if not bool(torch.isfinite(result)):
-            wrong = [
-                q
-                for q, value in zip(batch["query_ids"], losses.tolist(), strict=True)
-                if not math.isfinite(value)
-            ]
-            raise not_finite("training loss", result.item(), wrong)
+        self.losses = losses.detach() * batch["query_weight"]
         return result
 
     def _similarity(self, queries: Tensor, documents: Tensor) -> Tensor:
@@ -267,7 +255,7 @@ def attacked(
     return functional.normalize(documents + step, dim=1)
 
 
-def temperature_rule(similarity: Tensor, weights: Tensor) -> float:
+def temperature_rule(similarity: Tensor, weights: Tensor) -> Tensor:
     """Return σ_s/√N, to which the best temperature is said to be in proportion (ANMI 2.1 report; methods §3.7).
 
     σ_s is the deviation of the similarities of all negatives of a batch, N their mean number a row.
@@ -284,15 +272,17 @@ def temperature_rule(similarity: Tensor, weights: Tensor) -> float:
     Examples
     --------
     >>> near = torch.tensor([[0.9, 0.2, 0.4], [0.1, 0.8, 0.6]])
-    >>> round(temperature_rule(near, torch.tensor([[0.0, 1.0, 1.0], [0.5, 0.0, 1.0]])), 4)
+    >>> round(float(temperature_rule(near, torch.tensor([[0.0, 1.0, 1.0], [0.5, 0.0, 1.0]]))), 4)
     0.1358
     """
-    values = similarity[weights > 0]
-    number = len(values) / max(len(similarity), 1)
-    return float(values.std(correction=0)) / math.sqrt(number) if len(values) else math.nan
+    is_negative = weights > 0
+    count = is_negative.sum()
+    mean = (similarity * is_negative).sum() / count
+    variance = ((similarity - mean) ** 2 * is_negative).sum() / count
+    return torch.sqrt(variance * len(similarity) / count)
 
 
-def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: float) -> float:
+def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: float) -> Tensor:
     """Return the share of the rows' own negatives with s⁻ > s⁺ - margin; NaN where there is none.
 
     Similarities are [B, U]; the positive's column is int64 [B, 1], the negatives' [B, n], padded
@@ -301,13 +291,12 @@ def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: 
     Examples
     --------
     >>> near = torch.tensor([[0.9, 0.85, 0.2]])
-    >>> violations(near, torch.tensor([[0]]), torch.tensor([[1, 2, -1]]), 0.1)
+    >>> float(violations(near, torch.tensor([[0]]), torch.tensor([[1, 2, -1]]), 0.1))
     0.5
     """
     there = negatives >= 0
     within = similarity.gather(1, negatives.clamp(min=0)) > similarity.gather(1, positive) - margin
-    count = int(there.sum())
-    return int((within & there).sum()) / count if count else math.nan
+    return (within & there).sum() / there.sum()
 
 
 def penalty(

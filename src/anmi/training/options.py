@@ -173,9 +173,15 @@ class TrainingOptions(Params):
     save_dtype: Literal["bfloat16", "float16", "float32"] | None = Field(
         None, description="Type of the trained model's weights. None: that of the encoder's folder."
     )
-    texts_per_pass: int = Field(64, ge=1, description="Texts a transformer encodes at once.")
-    recompute: bool = Field(
-        True, description="Gradient caching: a third more time, and memory is bounded by one pass."
+    tokens_per_pass: int | None = Field(
+        None, ge=1, description="Tokens a transformer encodes at once. None: what its memory takes."
+    )
+    recompute: bool | None = Field(
+        None,
+        description=(
+            "Gradient caching: a third more time, and memory is bounded by one pass. None: on a"
+            " card only where a batch does not fit."
+        ),
     )
     alpha: Alpha | None = Field(
         None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack
@@ -26,8 +25,9 @@ from transformers.trainer_callback import PrinterCallback
 from anmi.errors import AnmiError
 from anmi.files import aside, room
 from anmi.retrieval import kinds
+from anmi.retrieval.tokens import Tokeniser
 from anmi.training import sampling
-from anmi.training.batch import Batcher, Row, Tokeniser, read_rows
+from anmi.training.batch import Batcher, Guide, Row, read_rows
 from anmi.training.curriculum import build_curriculum
 from anmi.training.loop import (
     Bar,
@@ -243,6 +243,8 @@ def train(
         "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
         "learning_rate": arguments.learning_rate,
         "precision": precision,
+        "recompute": loop.loss.recompute,
+        "tokens_per_pass": loop.batcher.tokens_per_pass,
         "weights_saved_as": saved_as,
         "device": str(encoder.device),
         "prompts": kinds.prompts_of(encoder),
@@ -378,7 +380,8 @@ def _loop(
         encoder,
         loss,
         None if precision == "float32" else getattr(torch, precision),
-        recompute=options.recompute,
+        # On a card it is turned on where memory does not suffice; a processor's system would stop us.
+        recompute=encoder.device.type != "cuda" if options.recompute is None else options.recompute,
         margin=getattr(options.sources, "margin", None),
         adversary=getattr(options.sources, "adversary", 0.0),
         sparsity=options.sparsity if kinds.is_sparse(encoder) else None,
@@ -398,12 +401,17 @@ def _loop(
     loop.remove_callback(PrinterCallback)
     if precision == "float16":
         loop.accelerator.scaler = torch.amp.GradScaler(encoder.device.type)
-    # One pass over all texts of a batch where nothing is padded; otherwise passes of similar
-    # lengths.
-    per_pass = sys.maxsize if kinds.is_static(encoder) else options.texts_per_pass
+    # One pass over all texts of a batch where nothing is padded.
+    tokens_per_pass = None
+    if not kinds.is_static(encoder):
+        tokens_per_pass = options.tokens_per_pass or kinds.default_tokens_per_pass(encoder)
     loop.batcher = Batcher(
-        Tokeniser(encoder, options.max_length), options.in_batch, per_pass, guide
+        Tokeniser(encoder, options.max_length),
+        options.in_batch,
+        tokens_per_pass,
+        None if guide is None else Guide(guide),
     )
+    loop.options = options
     loop.recorder = recorder
     recorder.objective = objective
     return loop

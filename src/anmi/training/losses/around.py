@@ -188,11 +188,11 @@ class DrawnBySimAns(Around):
         result: Tensor = self.loss(positive, negatives, log_weights, facts)
         return result
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return the loss's numbers, and a and b."""
         numbers = {
-            "simans_a": float(self.drawing.a.detach()),
-            "simans_b": float(self.drawing.b.detach()),
+            "simans_a": self.drawing.a.detach().clone(),
+            "simans_b": self.drawing.b.detach().clone(),
         }
         return super().report() | numbers
 
@@ -243,23 +243,23 @@ class ScaledTemperature(nn.Module):
         self.base = base
         self._factor = options.temperature
         self._absolute = options.temperature_is == "absolute"
-        self._last = float("nan")
+        self._last = torch.tensor(math.nan)
 
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
         """Return the positive's and the negatives' temperature of every query, [B, 1] each."""
         assert facts.hardness is not None
         factor = self._factor.at(facts.hardness)[:, None]
         if self._absolute:
-            self._last = float(factor.detach().mean())
+            self._last = factor.detach().mean()
             return factor, factor
         positive, negative = self.base(facts)
         return positive * factor, negative * factor
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return what the base says of itself, before the factor; the mean of the last batch if that is absolute."""
         if self._absolute:
             return {"temperature": self._last}
-        report: dict[str, float] = self.base.report()  # type: ignore[operator]
+        report: dict[str, Tensor] = self.base.report()  # type: ignore[operator]
         return report
 
 
@@ -300,7 +300,7 @@ class HardnessAdaptive(Around):
             loss.temperature = ScaledTemperature(cast(nn.Module, temperature), options)
         self.predictor = HardnessPredictor(dimensions)
         self._options = options
-        self._report: dict[str, float] = {}
+        self._report: dict[str, Tensor] = {}
 
     def forward(
         self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
@@ -322,13 +322,13 @@ class HardnessAdaptive(Around):
         losses: Tensor = self.loss(positive, negatives, log_weights, facts)
         error = (predicted - target).square()
         self._report = {
-            "hardness": float(hardness.mean()),
-            "hardness_error": float(error.detach().mean()),
+            "hardness": hardness.mean(),
+            "hardness_error": error.detach().mean(),
         }
         if p.weight.on:
             losses = losses * p.weight.at(hardness)
         return losses + PREDICTOR_WEIGHT * error
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return the loss's numbers, the mean hardness the last step adapted to and the predictor's squared error."""
         return super().report() | self._report

@@ -135,7 +135,7 @@ class Loss(nn.Module):
     def prepare(self, rows: Sequence[Row]) -> None:
         """Look at all rows before the first step."""
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return numbers about the last batch for the log of the training, by name."""
         return {}
 
@@ -162,6 +162,6 @@ class Around(Loss):
         """Let the loss inside see the training rows."""
         self.loss.prepare(rows)
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return what the loss inside says of the last batch."""
         return self.loss.report()

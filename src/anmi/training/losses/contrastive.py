@@ -144,9 +144,9 @@ class TauPlus(nn.Module):
         )
         return self.prior_strength * divergence * count
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return τ⁺ where it is learned."""
-        return {"tau_plus": float(torch.sigmoid(self.logit.detach()))} if self.learnable else {}
+        return {"tau_plus": torch.sigmoid(self.logit.detach())} if self.learnable else {}
 
 
 def _logit(share: float) -> float:
@@ -198,7 +198,7 @@ class DebiasedContrastive(Loss):
         result = functional.softplus(self._log_negative(positive, log_sum, log_count, t) - positive)
         return (result + self.tau_plus.penalty(log_count.detach().exp())).masked_fill(lonely, 0.0)
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return τ⁺ where it is learned."""
         return self.tau_plus.report()
 
@@ -297,6 +297,6 @@ class Triplet(Loss):
         losses = (torch.softmax(safe, dim=1) * functional.relu(short)).sum(dim=1)
         return losses.masked_fill(lonely, 0.0)
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return the share of the last batch's negatives that were within the margin."""
-        return {"margin_violation_rate": float(self._violations)}
+        return {"margin_violation_rate": self._violations}

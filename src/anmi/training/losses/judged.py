@@ -101,9 +101,9 @@ class Hybrid(Loss):
         regression = squares.sum(dim=1) / rated.sum(dim=1).clamp(min=1)
         return self.options.alpha * contrastive + (1 - self.options.alpha) * regression
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return the root mean squared error of the last batch, in Elo."""
-        return {"elo_error": float(self._error**0.5 * self.unit)}
+        return {"elo_error": self._error**0.5 * self.unit}
 
 
 class Distillation(Loss):
@@ -160,9 +160,9 @@ class Distillation(Loss):
         self._divergence = divergence.detach().mean()
         return self.options.share * divergence + (1 - self.options.share) * contrastive
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return the mean divergence of the last batch."""
-        return {"divergence": float(self._divergence)}
+        return {"divergence": self._divergence}
 
     def _judged(self, facts: Facts) -> Tensor:
         """Return the judgments of the positive and of all documents, [B, 1 + N]; NaN is unknown."""
@@ -300,6 +300,6 @@ class EntityClassification(Loss):
         self._accuracy = (logits.detach().argmax(dim=1) == label)[known].float().mean()
         return (1 - self.options.share) * contrastive + self.options.share * error
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return the share of the last batch's queries whose entity the head told; NaN where none was to be told."""
-        return {"entity_accuracy": float(self._accuracy)}
+        return {"entity_accuracy": self._accuracy}

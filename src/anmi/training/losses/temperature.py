@@ -53,10 +53,10 @@ class Temperature(nn.Module):
         t = self.log_t.exp()
         return t, t
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return what the log of a training says of it."""
         t = self.log_t.detach().exp().clamp(LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE)
-        return {"temperature": float(t)}
+        return {"temperature": t}
 
 
 class Dual(nn.Module):
@@ -87,7 +87,7 @@ class Dual(nn.Module):
         """Return the two, each without dimensions."""
         return self.positive()[0], self.negative()[1]
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return both."""
         return self.positive.report() | {
             "temperature_negative": self.negative.report()["temperature"]
@@ -140,14 +140,14 @@ class Adaptive(nn.Module):
         self._last = t.detach().mean()
         return t, t
 
-    def report(self) -> dict[str, float]:
+    def report(self) -> dict[str, Tensor]:
         """Return the mean of the last batch, and the base where it is learned."""
         base = (
-            {"temperature_base": float(self.log_base.detach().exp())}
+            {"temperature_base": self.log_base.detach().exp()}
             if self.log_base.requires_grad
             else {}
         )
-        return {"temperature": float(self._last)} | base
+        return {"temperature": self._last} | base
 
 
 def build_temperature(options: parts.TemperatureOptions, dimensions: int = 0) -> nn.Module:
