@@ -2,6 +2,7 @@
 
 import resource
 import shutil
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -158,6 +159,29 @@ def test_a_full_disk_does_not_end_a_training(tmp_path, caplog):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert result.summary["steps"] == 6
     assert "No checkpoint could be written" in caplog.text
+
+
+@pytest.mark.parametrize("tokens_per_pass", [None, 2048])
+def test_a_card_without_enough_memory_computes_passes_of_fewer_tokens(
+    network_encoder, tokens_per_pass
+):
+    encoder = network_encoder([f"w{i}" for i in range(60)])
+    sizes = []
+
+    def fit_into_memory(_: Any, features: tuple[dict[str, Any]]) -> None:
+        sizes.append(features[0]["input_ids"].numel())
+        if sizes[-1] > 50:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    encoder.register_forward_pre_hook(fit_into_memory)
+    options = {"batch_size": 22, "epochs": 1, "tokens_per_pass": tokens_per_pass} | PLAIN
+    if tokens_per_pass is None:
+        summary = resuming.fit(encoder, None, **options).summary
+        assert summary["recompute"]
+        assert summary["tokens_per_pass"] in (32, 64) and max(sizes[-4:]) <= 50
+    else:
+        with pytest.raises(AnmiError, match=r"lower tokens_per_pass \(now 2048\)"):
+            resuming.fit(encoder, None, **options)
 
 
 def test_out_of_memory_says_what_to_change():

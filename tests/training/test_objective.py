@@ -151,3 +151,17 @@ def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_
         1 - float(log_weights.isfinite().sum() / known)
     )
     assert 0 < objective.seen["left_out"] < 1
+
+
+def test_a_step_reads_nothing_from_the_device(word_encoder: Any) -> None:
+    # With a network transformers looks at the mask of each pass.
+    words = word_encoder(["a", "b"], dimension=4)
+    objective = ContrastiveObjective(
+        words, WeightedInfoNCE(Temperature(0.07, learnable=True)), margin=0.1, most=0.1
+    )
+    data = batch(words, None)
+    with torch.profiler.profile() as profile:
+        objective(data).backward()
+    operations = {event.key for event in profile.key_averages()}
+    assert "aten::mm" in operations
+    assert not operations & {"aten::_local_scalar_dense", "aten::nonzero", "aten::item"}

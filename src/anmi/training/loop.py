@@ -130,7 +130,7 @@ _TOLD_SECONDS = 60.0
 # Between two readings of what steps gave: each waits until the device has made them.
 _STEPS_READ: Final = 32
 # Below which a pass is not halved to fit into memory.
-_LEAST_TOKENS: Final = 256
+_LEAST_TOKENS: Final = 32
 
 
 class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
