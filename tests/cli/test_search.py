@@ -12,9 +12,8 @@ from sentence_transformers import SentenceTransformer
 from tests.cli.conftest import anmi, save
 
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import Encoder
+from anmi.retrieval.encoders import Encoder, EncoderSettings
 from anmi.retrieval.index import build_index
-from anmi.retrieval.kinds import EncoderSettings
 from anmi.search import HybridSearch, Part
 
 CORPUS = pd.DataFrame(

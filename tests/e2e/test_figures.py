@@ -82,8 +82,7 @@ def ndcg(model: Any, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.Data
     """Search as the evaluation stage does."""
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.retrieval import run_table, search_by
-    from anmi.retrieval.encoders import Encoder
-    from anmi.retrieval.kinds import EncoderSettings
+    from anmi.retrieval.encoders import Encoder, EncoderSettings
 
     asked = queries[queries.split == "test"]
     # The figures are of float32; where a processor multiplies bfloat16 in hardware, `auto` moves

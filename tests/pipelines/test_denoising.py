@@ -30,8 +30,7 @@ from anmi.pipelines.dense.nodes import (
     retrieve,
 )
 from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams, SearchParams
-from anmi.retrieval.encoders import Encoder, load_encoder
-from anmi.retrieval.kinds import EncoderSettings
+from anmi.retrieval.encoders import Encoder, EncoderSettings, load_encoder
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import recipe_book, with_probabilities
 from anmi.store import Store

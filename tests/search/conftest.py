@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from anmi.retrieval.encoders import Encoder
+from anmi.retrieval.encoders import Encoder, EncoderSettings
 from anmi.retrieval.index import build_index
-from anmi.retrieval.kinds import EncoderSettings
 from anmi.search import Part
 
 WORDS = [f"word{i}" for i in range(60)]

@@ -18,9 +18,8 @@ from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.retrieval import encoders
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import Encoder
+from anmi.retrieval.encoders import Encoder, EncoderSettings
 from anmi.retrieval.fusion import Ranked, fuse
-from anmi.retrieval.kinds import EncoderSettings
 from anmi.search import HybridSearch, Part
 
 QUESTIONS = ["word1 word2 word3", "word7 word8", "nothing known", "word59"]
@@ -189,10 +188,7 @@ def test_parts_that_need_no_encoder_serve_where_its_library_is_missing(
         (lambda parts: [], "the search has no part"),
         (lambda parts: [*parts, parts[1]], 'two parts of the search are called "dense"'),
         (
-            lambda parts: [
-                parts[0],
-                part("dense", np.eye(7, dtype=np.float32), parts[1].encoder.folder),
-            ],
+            lambda parts: [parts[0], part("dense", np.eye(7, dtype="f4"), parts[1].encoder.folder)],
             r"different numbers of passages \(bm25 1,203, dense 7; 1,203 have a text\)",
         ),
     ],

@@ -35,9 +35,8 @@ from anmi.pipelines.retrain.nodes import (
 )
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import Encoder, load_encoder
+from anmi.retrieval.encoders import Encoder, EncoderSettings, load_encoder
 from anmi.retrieval.index import build_index
-from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.sparse.model import inference_free
 from anmi.search import HybridSearch, Part
 from anmi.selection.recipe import RecipeBook

@@ -11,6 +11,7 @@ from scipy import sparse
 from sentence_transformers import SentenceTransformer, SparseEncoder
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
+from sentence_transformers.util import batch_to_device
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -275,17 +276,9 @@ def sparse_vectors(
         for start in tqdm(
             starts, desc=description, unit="batch", disable=not description or None, delay=2
         ):
-            features: dict[str, Any] = model.preprocess(
-                list(texts[start : start + batch_size]), task=role
-            )
-            features = {
-                name: v.to(model.device) if torch.is_tensor(v) else v
-                for name, v in features.items()
-            }
-            parts.append(
-                sparse.csr_matrix(
-                    model({**features, "task": role})["sentence_embedding"].cpu().numpy()
-                )
-            )
+            some = list(texts[start : start + batch_size])
+            features = batch_to_device(model.preprocess(some, task=role), model.device)
+            weights = model({**features, "task": role})["sentence_embedding"]
+            parts.append(sparse.csr_matrix(weights.cpu().numpy()))
     none = sparse.csr_matrix((0, model.get_embedding_dimension() or 0), dtype=np.float32)
     return sparse.vstack([none, *parts], format="csr", dtype=np.float32)
