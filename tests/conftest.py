@@ -153,35 +153,51 @@ def word_encoder() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def network_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """Make a BERT with random weights that knows some words."""
+    """Make a network with random weights that knows some words: a BERT, or a Qwen3 where the last token is pooled."""
 
     def make(
-        words: Sequence[str], *, include_prompt: bool = True, layers: int = 1, **options: Any
+        words: Sequence[str],
+        *,
+        include_prompt: bool = True,
+        layers: int = 1,
+        pooling: str = "mean",
+        longest: int = 16,
+        **options: Any,
     ) -> Any:
         import torch
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import Transformer
         from sentence_transformers.sentence_transformer.modules import Pooling
-        from transformers import BertConfig, BertModel, BertTokenizerFast
+        from transformers import BertConfig, BertTokenizerFast, Qwen3Config
+        from transformers.models.auto import AutoModel
 
-        base = tmp_path_factory.mktemp("bert")
+        base = tmp_path_factory.mktemp("network")
         vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-        sizes = {
+        sizes: dict[str, Any] = {
+            "vocab_size": len(vocabulary),
             "hidden_size": 16,
             "num_hidden_layers": layers,
             "num_attention_heads": 2,
             "intermediate_size": 16,
+            "max_position_embeddings": 2 * longest,
         }
+        # As Qwen3-Embedding: texts are padded on the left, by the token that ends them.
+        padding: dict[str, Any] = {}
+        config: Any = BertConfig
+        if pooling != "mean":
+            # Or the first token would hardly see the others.
+            sizes["initializer_range"] = 0.3
+        if pooling == "lasttoken":
+            sizes |= {"num_key_value_heads": 1, "head_dim": 8}
+            padding = {"padding_side": "left", "pad_token": "[SEP]"}
+            config = Qwen3Config
         torch.manual_seed(0)
-        BertModel(
-            BertConfig(vocab_size=len(vocabulary), max_position_embeddings=32, **sizes)
-        ).save_pretrained(base)
-        BertTokenizerFast(vocab={word: i for i, word in enumerate(vocabulary)}).save_pretrained(
-            base
-        )
+        AutoModel.from_config(config(**sizes)).save_pretrained(base)
+        numbers = {word: i for i, word in enumerate(vocabulary)}
+        BertTokenizerFast(vocab=numbers, **padding).save_pretrained(base)
         modules = [
-            Transformer(str(base), max_seq_length=16),
-            Pooling(16, "mean", include_prompt=include_prompt),
+            Transformer(str(base), max_seq_length=longest),
+            Pooling(16, pooling, include_prompt=include_prompt),
         ]
         return SentenceTransformer(modules=modules, device="cpu", **options)
 

@@ -42,7 +42,8 @@ def encode(
 
 
 def opened(folder: Path, models: Path, store: Store | None = None) -> Encoder:
-    return Encoder(EncoderSettings(encoder=str(folder)), models, store)
+    settings = EncoderSettings(encoder=str(folder), precision="float32")
+    return Encoder(settings, models, store)
 
 
 @pytest.fixture(scope="module")
@@ -280,17 +281,18 @@ BOTH = {"query": "query: ", "document": "passage: "}
 ROLES: tuple[Role, Role] = ("query", "document")
 
 
-@pytest.fixture(params=["static", "two", "network", "network without its prompt"])
+@pytest.fixture(params=["static", "two", "mean", "mean without its prompt", "cls", "lasttoken"])
 def folder(request: Any, word_encoder: Any, network_encoder: Any, tmp_path: Path) -> Path:
-    """A model with two prompts: a table, two tables, a network, and one that pools over the text alone."""
+    """A model with two prompts: a table, two tables, and networks that pool in four ways."""
     if request.param in ("static", "two"):
         model = word_encoder(PROMPT_WORDS, prompts=BOTH)
         model = two_encoders(model) if request.param == "two" else model
         if request.param == "two":
             model[0].sub_modules["query"][0].embedding.weight.data += 1.0
     else:
+        pooling, _, without = request.param.partition(" ")
         model = network_encoder(
-            PROMPT_WORDS, include_prompt=request.param == "network", prompts=BOTH
+            PROMPT_WORDS, include_prompt=not without, pooling=pooling, prompts=BOTH
         )
     model.save(str(tmp_path / "model"), create_model_card=False)
     return tmp_path / "model"

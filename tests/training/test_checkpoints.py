@@ -1,0 +1,77 @@
+"""Checkpoints of every kind, tiny and of random weights, are encoded and trained as sentence-transformers does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
+from tests.mined import mined
+
+from anmi.retrieval.encoders import Encoder, EncoderSettings
+from anmi.retrieval.kinds import two_encoders
+from anmi.training.options import TrainingOptions
+from anmi.training.trainer import train
+
+WORDS = [f"w{i}" for i in range(30)]
+TEXTS = ["w5 w6 w7", "w8", "", "w9 w4 w5 w6"]
+INSTRUCTION = {"query": "w1 w2 w3 ", "document": ""}
+LONG = f"w9 {'w8 ' * 5000}"
+# The published model that each stands for, and what is special about it.
+KINDS: dict[str, dict[str, Any]] = {
+    "e5": {"prompts": {"query": "w1 ", "document": "w2 "}},
+    "bge": {"pooling": "cls", "prompts": INSTRUCTION},
+    "qwen3": {"pooling": "lasttoken", "prompts": INSTRUCTION},
+    "qwen3 of 8,192 tokens": {"pooling": "lasttoken", "prompts": INSTRUCTION, "longest": 8192},
+    "router": {"prompts": INSTRUCTION},
+    "qwen3 in bfloat16": {"pooling": "lasttoken", "prompts": INSTRUCTION},
+    "e5 in float16": {"prompts": {"query": "w1 ", "document": "w2 "}},
+}
+
+
+@pytest.fixture(params=KINDS)
+def checkpoint(request: Any, network_encoder: Any, tmp_path: Path) -> tuple[str, Any, list[str]]:
+    """Return a saved model, the type of its weights, and texts."""
+    model = network_encoder(WORDS, **KINDS[request.param])
+    model.append(Normalize())
+    if request.param == "router":
+        model = two_encoders(model)
+        model[0].sub_modules["document"][0].model.embeddings.word_embeddings.weight.data += 0.1
+    dtype = getattr(torch, request.param.rpartition(" in ")[2], torch.float32)
+    model.to(dtype).save(str(tmp_path / "checkpoint"), create_model_card=False)
+    texts = [*TEXTS, LONG, f"{LONG} {'w7 ' * 200}"] if model.max_seq_length == 8192 else TEXTS
+    return str(tmp_path / "checkpoint"), dtype, texts
+
+
+def expected(folder: str, texts: list[str]) -> list[Any]:
+    plain = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.float32})
+    return [plain.encode_query(texts), plain.encode_document(texts)]
+
+
+def encoder(folder: str, models: Path) -> Encoder:
+    settings = EncoderSettings(encoder=folder, precision="float32", max_length=8192)
+    return Encoder(settings, models)
+
+
+def test_every_kind_is_encoded_trained_and_saved(checkpoint: Any, tmp_path: Path) -> None:
+    folder, dtype, texts = checkpoint
+    start = encoder(folder, tmp_path)
+    before = [start.encode(texts, "query"), start.encode(texts, "document")]
+    np.testing.assert_allclose(before, expected(folder, texts), atol=1e-5)
+    assert not np.allclose(before[0][-1], before[0][-2], atol=1e-4), "the end counts"
+
+    rows = mined(["w4 w5", "w6", "w7 w8"], [texts[-1], "w11 w12", "w13"], 1)
+    options = TrainingOptions(
+        epochs=1, batch_size=3, learning_rate=1e-2, precision="float32", texts_per_pass=1
+    )
+    trained = tmp_path / "trained"
+    train(rows, encoder=start.trainable(), options=options, output=trained, seed=1)
+    after = [encoder(str(trained), tmp_path).encode(texts, role) for role in ("query", "document")]
+    np.testing.assert_allclose(after, expected(str(trained), texts), atol=1e-5)
+    assert SentenceTransformer(str(trained), device="cpu").dtype == dtype
+    for moved, vectors in zip(after, before, strict=True):
+        assert np.abs(moved - vectors).max(axis=1).min() > 1e-4
