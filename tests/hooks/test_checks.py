@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kedro.io import DataCatalog
+from kedro.pipeline import Pipeline
 from tests.commands import Commands
 from tests.hooks.selecting import write_selecting
 from tokenizers import Tokenizer
@@ -17,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from anmi.errors import AnmiError
 from anmi.hooks.checks import (
+    CheckHooks,
     check_collection,
     check_encoder,
     check_network,
@@ -50,6 +53,12 @@ def test_an_extra_that_training_needs_is_asked_for_before_mining(
     with pytest.raises(AnmiError, match=r"pip install \"anmi-retrieval\[code-mix\]\""):
         check_packages(merged_options(recipe, TrainingParams()))
     check_packages(merged_options(recipe, TrainingParams(options={"hardness": "none"})))
+
+
+def test_several_processes_of_one_run_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(AnmiError, match="WORLD_SIZE is 2, as torchrun sets it"):
+        CheckHooks().before_pipeline_run(Pipeline([]), DataCatalog())
 
 
 def test_the_package_of_a_network_is_asked_for_before_mining(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -103,6 +104,7 @@ class CheckHooks:
     @hook_impl
     def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         """Check where it is written to, and what only some runs ask for: packages, queries."""
+        check_one_process()
         tracked_at(self._context)
         for name, setting in (("data", "ANMI_DATA_ROOT"), ("store", "ANMI_STORE")):
             make_root(self._context, name, setting)
@@ -145,6 +147,15 @@ class CheckHooks:
                 f" ingestion.{split}_share, take a recipe that trains on pseudo-queries, such as"
                 " anmi, or run `--pipelines mining,adaptation,training`"
             )
+
+
+def check_one_process() -> None:
+    """Refuse several processes of one run; each would mine, and training would wait for the others."""
+    if (size := os.environ.get("WORLD_SIZE", "1")) not in ("", "1"):
+        raise AnmiError(
+            f"WORLD_SIZE is {size}, as torchrun sets it, and a run takes one process and one device:"
+            " start it by `kedro run` alone, or unset WORLD_SIZE"
+        )
 
 
 def make_root(context: KedroContext, name: str, setting: str) -> None:
