@@ -31,7 +31,7 @@ SHARES: Final = (0.25, 0.5, 0.75, 1.0)
 MOST: Final = 4_000
 QUERIES: Final = {"dev": 150, "test": 400}
 OPTIONS: Final = CrossEncoderOptions(
-    base="minilm", layers=3, max_length=160, learning_rate=5e-5, epochs=1, looks=6
+    model="minilm", layers=3, max_length=160, learning_rate=5e-5, epochs=1, looks=6
 )
 
 

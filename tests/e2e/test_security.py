@@ -244,7 +244,7 @@ def test_a_secret_in_a_parameter_is_refused_and_never_repeated(
     place = new_place(tmp_path)
     wrong = {
         "collection": f"beir:https://{MARK}-user:{MARK}-password@127.0.0.1/x",
-        "denoising.cross_encoder.base": SECRETS["OPENAI_API_KEY"],
+        "denoising.cross_encoder.model": SECRETS["OPENAI_API_KEY"],
     }
     parameters = ",".join(f"{name}={value}" for name, value in wrong.items())
     done = kedro("run", "--params", parameters, data_root=place.data, store=place.store, **SECRETS)

@@ -19,7 +19,9 @@ from anmi.store import Store
 Make = Callable[..., Path]
 
 
-def save_classifier(folder: Path, labels: int = 1, seed: int = 0, broken: bool = False) -> Path:
+def save_classifier(
+    folder: Path, labels: int = 1, seed: int = 0, broken: bool = False, longest: int = 512
+) -> Path:
     """Save a BERT of one narrow layer with random weights that classifies pairs of texts, as its authors would."""
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
@@ -34,6 +36,7 @@ def save_classifier(folder: Path, labels: int = 1, seed: int = 0, broken: bool =
         num_attention_heads=2,
         intermediate_size=32,
         num_labels=labels,
+        max_position_embeddings=longest,
         initializer_range=0.7,
     )
     model = BertForSequenceClassification(config)
@@ -41,7 +44,8 @@ def save_classifier(folder: Path, labels: int = 1, seed: int = 0, broken: bool =
         model.classifier.weight.data.fill_(float("nan"))
     with quiet():
         model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(minilm_folder()).save_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(minilm_folder(), model_max_length=longest)
+        tokenizer.save_pretrained(folder)
     return folder
 
 

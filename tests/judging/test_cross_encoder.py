@@ -137,8 +137,8 @@ PAIRS = [
 ]
 
 
-def ready(base: Any, **changes: Any) -> CrossEncoderOptions:
-    return CrossEncoderOptions(base=str(base), precision="float32", **changes)
+def ready(model: Any, **changes: Any) -> CrossEncoderOptions:
+    return CrossEncoderOptions(model=str(model), precision="float32", **changes)
 
 
 def test_a_cross_encoder_gives_its_logits_in_batches_of_like_length(
@@ -168,6 +168,20 @@ def test_a_cross_encoder_gives_its_logits_in_batches_of_like_length(
     assert [len(pair) for pair in batches[0]] == sorted(map(len, PAIRS), reverse=True)
     assert (judge.score(PAIRS[::-1], store) == found[::-1]).all() and len(batches) == 1
     assert judge.score([], store).shape == (0,)
+
+
+@pytest.mark.parametrize("longest", [512, 8192])
+def test_a_judge_reads_as_many_tokens_as_it_takes(
+    store: Store, text_pair_classifier: Make, longest: int
+) -> None:
+    judge = CrossEncoderJudge(
+        ready(text_pair_classifier("judge", longest=longest), max_length=8192)
+    )
+    assert judge._load().max_seq_length == longest
+    text = f"stones break {'very ' * 5000}"
+    pairs = [join("why", text), join("why", f"{text}{'often ' * 500}")]
+    scores = judge.score(pairs, store)
+    assert (abs(scores[0] - scores[1]) > 1e-3) == (longest == 8192)
 
 
 def test_a_judge_is_known_by_its_weights_and_not_by_its_name(
@@ -407,7 +421,7 @@ def test_a_training_that_fails_leaves_nothing_behind(
 def test_a_ready_made_judge_is_calibrated_cross_fitted(
     tmp_path: Path, store: Store, texts: dict[str, str], text_pair_classifier: Callable[..., Path]
 ) -> None:
-    maker = judge(tmp_path, store, texts, base=str(text_pair_classifier("judge")), folds=3)
+    maker = judge(tmp_path, store, texts, model=str(text_pair_classifier("judge")), folds=3)
     judged = maker.fit(CandidateShards.of(shards()))(Candidates.concatenate(shards()))
     assert len({id(each) for each in maker.judges}) == 1 and isinstance(
         maker.judges[0], CrossEncoderJudge
@@ -453,7 +467,7 @@ def test_a_broken_judge_is_an_error_and_nothing_of_it_is_kept(
         else r"gave \d+ scores for \d+ pairs"
     )
     with pytest.raises(AnmiError, match=rf'cross-encoder ".*judge" {expected}'):
-        judge(tmp_path, store, texts, base=str(folder)).fit(CandidateShards.of(shards()))
+        judge(tmp_path, store, texts, model=str(folder)).fit(CandidateShards.of(shards()))
     assert len(store) == 0
 
 

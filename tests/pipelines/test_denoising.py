@@ -229,7 +229,7 @@ def test_a_second_judge_is_weighed_on_hidden_positives(
     mined: Mined, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    ready = {"base": str(save_classifier(tmp_path / "judge")), "precision": "float32"}
+    ready = {"model": str(save_classifier(tmp_path / "judge")), "precision": "float32"}
     shards, fused, teacher = mined.judged(
         "rated", fused={"least_queries": 30}, cross_encoder=ready, depth=8
     )
@@ -267,7 +267,7 @@ def test_a_language_model_reads_what_is_doubted(
             completion(json.dumps({"grade": 3 * yes, "snippet": " ".join(document[1:4])})),
         )
 
-    ready = {"base": str(save_classifier(tmp_path / "judge")), "precision": "float32"}
+    ready = {"model": str(save_classifier(tmp_path / "judge")), "precision": "float32"}
     with Server() as running:
         running.behave = behave
         Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

@@ -76,7 +76,7 @@ SETTINGS: dict[str, Any] = {
     "dense": {"depth": 12, "random": 12, "precision": "float32"},
     "elo": {},
     "consistency": {},
-    "denoising": {"cross_encoder": {"base": str(JUDGE), "precision": "float32"}, "depth": 10},
+    "denoising": {"cross_encoder": {"model": str(JUDGE), "precision": "float32"}, "depth": 10},
 }
 
 

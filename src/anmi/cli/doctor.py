@@ -88,8 +88,11 @@ def models(context: Any) -> Iterator[Finding]:
 
     verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     yield Finding("MiniLM", OK, "packaged, its weights as they should be")
-    base = str(context.params["denoising"].cross_encoder.base)
-    for name, model in (("encoder", str(context.params["encoder"])), ("cross-encoder", base)):
+    models_by_name = {
+        "encoder": str(context.params["encoder"]),
+        "cross-encoder": context.params["denoising"].cross_encoder.model,
+    }
+    for name, model in models_by_name.items():
         if is_folder(model):
             check_folder(Path(model), model)
         if (

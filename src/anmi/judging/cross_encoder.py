@@ -65,9 +65,9 @@ class CrossEncoderOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base: str = "minilm"
+    model: str = "minilm"
     batch_size: int = Field(32, ge=2)
-    max_length: int = Field(128, ge=16, le=512)
+    max_length: int = Field(128, ge=16, le=8192)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     layers: int = Field(3, ge=1, le=6)
     max_pairs: int = Field(480, ge=16)
@@ -80,7 +80,7 @@ class CrossEncoderOptions(BaseModel):
     @property
     def trained(self) -> bool:
         """True where the judge is trained on the collection's own labels."""
-        return self.base == "minilm"
+        return self.model == "minilm"
 
 
 def join(query: str, document: str) -> str:
@@ -152,7 +152,7 @@ def logits(
     )
 
 
-def open_cross_encoder(base: str, max_length: int) -> Any:
+def open_cross_encoder(name: str, max_length: int) -> Any:
     """Open a ready-made cross-encoder.
 
     Raises
@@ -163,22 +163,21 @@ def open_cross_encoder(base: str, max_length: int) -> Any:
     """
     from sentence_transformers.cross_encoder import CrossEncoder
 
-    with loading(f'cross-encoder "{base}"', "give `minilm`, a folder that holds a cross-encoder"):
-        folder = checked_model(base)
-        check_text_model(folder, base)
-        model = CrossEncoder(
-            str(folder), max_length=max_length, device=device(), trust_remote_code=False
-        )
+    with loading(f'cross-encoder "{name}"', "give `minilm`, a folder that holds a cross-encoder"):
+        folder = checked_model(name)
+        check_text_model(folder, name)
+        model = CrossEncoder(str(folder), device=device(), trust_remote_code=False)
+        model.max_seq_length = min(max_length, model.max_seq_length or max_length)
         network = type(model.model).__name__
         if network.endswith("ForSequenceClassification") and network not in (
             model.model.config.architectures or []
         ):
             raise AnmiError(
-                f'"{base}" has no scoring head, so it is no cross-encoder; give another one'
+                f'"{name}" has no scoring head, so it is no cross-encoder; give another one'
             )
     if model.num_labels != 1:
         raise AnmiError(
-            f'cross-encoder "{base}" gives {model.num_labels} values for a pair where 1 is needed;'
+            f'cross-encoder "{name}" gives {model.num_labels} values for a pair where 1 is needed;'
             " give one that was trained to score"
         )
     return in_float32(model)
@@ -203,15 +202,15 @@ class CrossEncoderJudge:
 
     def __init__(self, options: CrossEncoderOptions) -> None:
         self.options = options
-        self.name = short_name(options.base)
-        self.described = f'cross-encoder "{options.base}"'
+        self.name = short_name(options.model)
+        self.described = f'cross-encoder "{options.model}"'
         self.fingerprint = fingerprint(self._load(), resolve_precision(options.precision))
 
     def _load(self) -> Any:
         """Return the CrossEncoder, ready to be asked by several threads."""
         if self._model is None:
             self._model = for_threads(
-                open_cross_encoder(self.options.base, self.options.max_length)
+                open_cross_encoder(self.options.model, self.options.max_length)
             )
         return self._model
 
@@ -245,7 +244,7 @@ class CrossEncoderJudge:
         precision = resolve_precision(self.options.precision)
         return {
             "fingerprint": self.fingerprint,
-            "path": self.options.base,
+            "path": self.options.model,
             "computed_by": precision,
         }
 
@@ -325,7 +324,7 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         )
         self.fingerprint = hash_text("".join(parts))
         self.path = models / f"teacher-{self.fingerprint}"
-        self.name = f"cross-encoder {options.base}, layers {options.layers}"
+        self.name = f"cross-encoder {options.model}, layers {options.layers}"
         self.described = f"the cross-encoder in {self.path}"
 
     def describe(self) -> dict[str, Any]:
