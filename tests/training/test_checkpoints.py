@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from tests.mined import mined
 
-from anmi.retrieval.encoders import Encoder, EncoderSettings
+from anmi.errors import AnmiError
+from anmi.retrieval.encoders import Encoder, EncoderSettings, fingerprint, load_encoder
 from anmi.retrieval.kinds import two_encoders
+from anmi.training.loop import training_arguments
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
@@ -75,3 +78,56 @@ def test_every_kind_is_encoded_trained_and_saved(checkpoint: Any, tmp_path: Path
     assert SentenceTransformer(str(trained), device="cpu").dtype == dtype
     for moved, vectors in zip(after, before, strict=True):
         assert np.abs(moved - vectors).max(axis=1).min() > 1e-4
+
+
+def test_attention_and_arguments_reach_the_network(network_encoder: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    network_encoder(WORDS).save(str(folder), create_model_card=False)
+    marks = set()
+    for attention in ("eager", "sdpa"):
+        settings = EncoderSettings(
+            encoder=str(folder), attention=attention, model_kwargs={"add_pooling_layer": False}
+        )
+        model = Encoder(settings, tmp_path).trainable()
+        assert model[0].model.config._attn_implementation == attention
+        assert model[0].model.pooler is None
+        marks.add(fingerprint(model))
+    assert len(marks) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"device": "cuda:9"}, "dense.device is cuda:9, and this machine has .*cpu: set it to"),
+        ({"device": "cuda"}, "dense.device is cuda, and this machine has .*cpu: set it to"),
+        ({"attention": "flash_attention_2"}, "flash.*dense.attention=null"),
+    ],
+)
+def test_what_this_machine_does_not_have_is_named(
+    settings: dict[str, Any], told: str, network_encoder: Any, tmp_path: Path
+) -> None:
+    if settings == {"device": "cuda"} and torch.cuda.is_available():
+        pytest.skip("this machine has one")
+    network_encoder(WORDS).save(str(tmp_path / "model"), create_model_card=False)
+    with pytest.raises(AnmiError, match=f"(?i){told}"):
+        load_encoder(str(tmp_path / "model"), tmp_path, **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("dtype", "set dense.precision"),
+        ("device_map", "set dense.device"),
+        ("attn_implementation", "set dense.attention"),
+        ("trust_remote_code", "no code is run"),
+    ],
+)
+def test_an_argument_that_another_setting_gives_is_refused(name: str, cure: str) -> None:
+    with pytest.raises(ValidationError, match=f"{name} is not taken: .*{cure}"):
+        EncoderSettings(model_kwargs={name: True})
+
+
+def test_training_stays_on_the_device_of_the_encoder(network_encoder: Any, tmp_path: Path) -> None:
+    encoder = network_encoder(WORDS).to("meta")
+    arguments = training_arguments(TrainingOptions(), encoder, 1, tmp_path, 2)
+    assert arguments.device == encoder.device == torch.device("meta")

@@ -111,6 +111,8 @@ class CheckHooks:
         # A process may run several pipelines, and the hooks are those of all.
         self._draws_on_facts = self._asks_corpus = False
         nodes = {node.short_name for node in pipeline.nodes}
+        if "params:dense" in pipeline.inputs():
+            check_device(catalog.load("params:dense").device)
         if "train_retriever" in nodes:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             options = merged_options(recipe, catalog.load("params:training"))
@@ -156,6 +158,14 @@ def check_one_process() -> None:
             f"WORLD_SIZE is {size}, as torchrun sets it, and a run takes one process and one device:"
             " start it by `kedro run` alone, or unset WORLD_SIZE"
         )
+
+
+def check_device(name: str | None) -> None:
+    """Refuse a device that this machine does not have; encoding would, later. None needs no look at torch."""
+    if name is not None:
+        from anmi.retrieval.kinds import device
+
+        device(name)
 
 
 def make_root(context: KedroContext, name: str, setting: str) -> None:

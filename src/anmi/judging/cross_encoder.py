@@ -133,7 +133,7 @@ def logits(
 
     lengths = estimated_lengths([" ".join(pair) for pair in pairs], model.max_seq_length)
     groups = passes(lengths, default_tokens_per_pass(model), texts_per_block(model))
-    with torch.inference_mode(), autocast(options.precision):
+    with torch.inference_mode(), autocast(model, options.precision):
         found = [
             model.predict(
                 [pairs[place] for place in group],

@@ -148,8 +148,10 @@ class Encoder:
         return kinds.exact_precision(self.model, self.settings.precision)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the model behind; other hardware computes as this does."""
-        settings = self.settings.model_copy(update={"precision": self.precision})
+        """Leave the model behind; other hardware computes as this does, on a device of its own number."""
+        kind = (self.settings.device or "").partition(":")[0] or None
+        update = {"precision": self.precision, "device": kind}
+        settings = self.settings.model_copy(update=update)
         return {"settings": settings, "models": self.models, "store": None, "run": None}
 
     def trainable(self) -> SentenceTransformer:
@@ -163,16 +165,26 @@ class Encoder:
         """
         from sentence_transformers import SentenceTransformer
 
-        name = str(self.settings.encoder)
+        settings = self.settings
+        name = str(settings.encoder)
         check_name(name)
-        with loading(f'encoder "{name}"', "give a folder that holds a sentence-transformers model"):
+        device = kinds.device(settings.device)
+        attention = {"attn_implementation": settings.attention} if settings.attention else {}
+        cure = "give a folder that holds a sentence-transformers model"
+        cure = "set dense.attention=null" if attention else cure
+        with loading(f'encoder "{name}"', cure):
             folder = self.folder
             if is_sparse_folder(folder):
                 from anmi.retrieval.sparse.document import load_sparse
 
-                return kinds.in_float32(load_sparse(folder, kinds.device()))
+                return kinds.in_float32(load_sparse(folder, device))
             check_text_model(folder, name)
-            model = SentenceTransformer(str(folder), device=kinds.device(), trust_remote_code=False)
+            model = SentenceTransformer(
+                str(folder),
+                device=device,
+                trust_remote_code=False,
+                model_kwargs=settings.model_kwargs | attention,
+            )
         if model.similarity_fn_name not in ("cosine", "dot"):
             raise AnmiError(
                 f'encoder "{name}" compares vectors by {model.similarity_fn_name} distance, and is'
@@ -180,10 +192,10 @@ class Encoder:
                 " similarity_fn_name in its config_sentence_transformers.json"
             )
         kinds.in_float32(model)
-        longest = self.settings.max_length
+        longest = settings.max_length
         if longest is not None and not is_static(model):
             model.max_seq_length = min(longest, model.max_seq_length or longest)
-        settle_prompts(model, self.settings.prompt_query, self.settings.prompt_document)
+        settle_prompts(model, settings.prompt_query, settings.prompt_document)
         return model
 
     def key(self, role: Role | None) -> str:
@@ -313,7 +325,7 @@ class Encoder:
         )
 
         def compute(features: dict[str, Any]) -> Any:
-            with torch.inference_mode(), kinds.autocast(precision):
+            with torch.inference_mode(), kinds.autocast(model, precision):
                 encoded = model(send_to_device(features, model.device))["sentence_embedding"]
                 # The last module may have computed in less.
                 vectors = encoded[:, : model.truncate_dim].float()
@@ -583,11 +595,13 @@ class Progress(tqdm):  # type: ignore[misc]
         return cast(bool | None, super().update(n))
 
 
-def save_corpus_encoder(texts: Texts, folder: Path, seed: int, store: Store) -> None:
+def save_corpus_encoder(
+    texts: Texts, folder: Path, seed: int, store: Store, device: str | None
+) -> None:
     """Make the encoder of a corpus from the pieces of its words and what MiniLM says of them, and save it."""
     from anmi.retrieval.corpus_encoder import corpus_encoder, save
 
-    settings = EncoderSettings(encoder="minilm")
+    settings = EncoderSettings(encoder="minilm", device=device)
     minilm = Encoder(settings, store.path / "models", store)
     parts = corpus_encoder(
         texts,

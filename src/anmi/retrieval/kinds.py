@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from anmi.errors import AnmiError
 from anmi.ragged import Int64s
 from anmi.retrieval.token_table import TokenTable
 
@@ -54,11 +55,29 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def device() -> str:
-    """Return the device models run on: ``cuda`` where there is one, else ``cpu``."""
+def device(name: str | None = None) -> str:
+    """Return the device of this machine that is named, else the first of ``cuda``, ``mps`` and ``cpu``.
+
+    Raises
+    ------
+    AnmiError
+        This machine does not have it.
+    """
     import torch
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    present = [f"cuda:{number}" for number in range(cards)]
+    if torch.backends.mps.is_available():
+        present.append("mps")
+    present.append("cpu")
+    if name is None:
+        return present[0].removesuffix(":0")
+    if name not in ("cuda", *present) or (name == "cuda" and not cards):
+        raise AnmiError(
+            f"dense.device is {name}, and this machine has {', '.join(present)}: set it to one of"
+            " these, or to null"
+        )
+    return name
 
 
 def is_static(model: SentenceTransformer | TokenTable) -> bool:
@@ -91,32 +110,36 @@ def is_dot(model: Any) -> bool:
     return lengths_differ or model.truncate_dim is not None
 
 
-def resolve_precision(precision: str) -> str:
-    """Return ``bfloat16`` or ``float32`` for ``auto``: the former where the processor multiplies it in hardware."""
+def resolve_precision(precision: str, device_type: str | None = None) -> str:
+    """Return ``bfloat16`` or ``float32`` for ``auto``: the former where the device multiplies it in hardware."""
     if precision != "auto":
         return precision
     import torch
 
-    if torch.cuda.is_available():
+    device_type = device_type or device()
+    if device_type == "cuda":
         # A card that emulates it, as T4 and V100 do, is slower by it than in float32.
         has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
         return "bfloat16" if has_bfloat16 else "float32"
+    if device_type != "cpu":
+        return "float32"
     flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     return "bfloat16" if ("avx512_bf16" in flags or "amx_bf16" in flags) else "float32"
 
 
-def autocast(precision: str) -> Any:
-    """Return a context in which matrix products run in the given precision."""
+def autocast(model: Any, precision: str) -> Any:
+    """Return a context in which matrix products of a model run in the given precision."""
     import torch
 
-    if resolve_precision(precision) == "bfloat16":
-        return torch.autocast(device_type=device(), dtype=torch.bfloat16)
+    device_type = model.device.type
+    if resolve_precision(precision, device_type) == "bfloat16":
+        return torch.autocast(device_type, torch.bfloat16)
     return nullcontext()
 
 
 def exact_precision(model: SentenceTransformer | TokenTable, precision: str) -> str:
     """Resolve the precision for a model; a table of token vectors always computes in float32."""
-    return "float32" if is_static(model) else resolve_precision(precision)
+    return "float32" if is_static(model) else resolve_precision(precision, model.device.type)
 
 
 def training_precision(model: SentenceTransformer, precision: str) -> str:
@@ -252,6 +275,23 @@ def _text(value: Any) -> Any:
 
 
 Prompt = Annotated[str | None, BeforeValidator(_text)]
+_DATA_ONLY: Final = "a model is data, of which no code is run: leave it out"
+# Arguments of a network that another setting gives, or none may.
+_ELSEWHERE: Final = {
+    "attn_implementation": "set dense.attention",
+    "device_map": "set dense.device",
+    "dtype": "set dense.precision",
+    "torch_dtype": "set dense.precision",
+    "trust_remote_code": _DATA_ONLY,
+    "use_safetensors": _DATA_ONLY,
+    "weights_only": _DATA_ONLY,
+}
+
+
+def _of_no_other_setting(model_kwargs: dict[str, Any]) -> dict[str, Any]:
+    for name in model_kwargs.keys() & _ELSEWHERE.keys():
+        raise ValueError(f"{name} is not taken: {_ELSEWHERE[name]}")
+    return model_kwargs
 
 
 class EncoderSettings(BaseModel):
@@ -267,6 +307,12 @@ class EncoderSettings(BaseModel):
         Of torch's matrix products; vectors are float32.
     tokens_per_pass
         Tokens of a forward pass at most, see :func:`passes`; None goes by the memory of the card.
+    device
+        ``cpu``, ``mps``, ``cuda`` or ``cuda:1``; None for the best that there is, see :func:`device`.
+    attention
+        Which implementation of attention runs it; None: the library's choice.
+    model_kwargs
+        Further arguments of the network's ``from_pretrained``.
     prompt_query, prompt_document
         In place of the model's own; None keeps these, and an empty text is no prompt.
     """
@@ -277,17 +323,23 @@ class EncoderSettings(BaseModel):
     max_length: int | None = Field(None, ge=4)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     tokens_per_pass: int | None = Field(None, ge=1)
+    device: str | None = Field(None, pattern=r"^(cpu|mps|cuda(:\d+)?)$")
+    attention: Literal["eager", "sdpa", "flash_attention_2"] | None = None
+    model_kwargs: Annotated[dict[str, Any], AfterValidator(_of_no_other_setting)] = {}
     prompt_query: Prompt = None
     prompt_document: Prompt = None
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
 
     def of(self, encoder: str, **changes: Any) -> EncoderSettings:
         """Return these settings, and nothing else that is set beside them, for another encoder."""
         settings = self.model_dump(include=set(EncoderSettings.model_fields))
         return EncoderSettings(**settings | {"encoder": encoder} | changes)
 
-    def as_saved(self, encoder: str) -> EncoderSettings:
+    def as_saved(self, encoder: str, **changes: Any) -> EncoderSettings:
         """Return these settings for an encoder that has the prompts of its folder."""
-        return self.of(encoder, prompt_query=None, prompt_document=None)
+        return self.of(encoder, prompt_query=None, prompt_document=None, **changes)
 
 
 def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:

@@ -72,7 +72,7 @@ class Part:
         about = {"name": self.name, "kind": self.kind, "spread": self.spread}
         if self.encoder is None:
             return about
-        return about | {"encoder": self.encoder.settings.model_dump(exclude={"encoder"})}
+        return about | {"encoder": self.encoder.settings.model_dump(exclude={"encoder", "device"})}
 
     @cached_property
     def encode(self) -> Callable[[Sequence[str]], Any]:

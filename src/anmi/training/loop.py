@@ -518,8 +518,12 @@ def training_arguments(
         disable_tqdm=True,
         dataloader_pin_memory=False,
     )
-    # One process, one device: with more, the library would wrap the model in DataParallel.
+    # One process, one device: with more, the library would wrap the model in DataParallel; it takes
+    # the first card, too, wherever the model is.
     arguments._n_gpu = min(arguments.n_gpu, 1)
+    arguments.__dict__["_setup_devices"] = encoder.device
+    if encoder.device.type == "cuda":
+        torch.cuda.set_device(encoder.device)
     return arguments
 
 

@@ -48,7 +48,7 @@ def make_corpus_encoder(
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     if encoders.OF_CORPUS in (encoder, params.encoder, *search.parts):
         old = corpus[~corpus.document_id.isin(new_documents.document_id)]
-        encoders.save_corpus_encoder(joined_texts(old), folder, seed, store)
+        encoders.save_corpus_encoder(joined_texts(old), folder, seed, store, params.device)
     return folder
 
 
@@ -72,7 +72,7 @@ def encode_collection(
     name = encoders.place_of(params.encoder or encoder, corpus_encoder)
     opened = Encoder(params.of(name), store.path / "models", store)
     # Other processes are asked neither for a table look-up, nor where one process has the GPU.
-    if engine.ray_gpus or not (is_static(opened.model) or device() == "cuda"):
+    if engine.ray_gpus or not (is_static(opened.model) or device(params.device) != "cpu"):
         opened.run = partial(map_shards, engine)
     is_read = "dense" in recipes.get(recipe).sources
     if not is_read:

@@ -160,9 +160,9 @@ def network_settings(
     network = network_for(texts, store.path / "models", search.network)
     reason = network.reason
     if network.name is not None:
-        settings = dense.as_saved(network.name)
+        settings = dense.as_saved(network.name, attention=None, model_kwargs={})
         seconds = 0.0
-        if device() == "cpu":
+        if device(settings.device) == "cpu":
             encoder = Encoder(settings, store.path / "models", store)
             seconds = encoder.seconds(texts, "document") + encoder.seconds(queries, "query")
             log.info("Encoding by the network takes about %.0f seconds", seconds)

@@ -221,7 +221,7 @@ def _guide(
     by = options.in_batch_filter.by
     if by == "corpus" and encoder != OF_CORPUS:
         start = tempfile.mkdtemp(dir=room("anmi-models-"))
-        save_corpus_encoder(joined_texts(corpus), Path(start), seed, store)
+        save_corpus_encoder(joined_texts(corpus), Path(start), seed, store, dense.device)
     kept = {"retriever": "sparse" if by == "bm25" else "dense", "masked_lm": None}
     return _start(start, options.model_copy(update=kept), dense, corpus, store)
 
@@ -238,9 +238,11 @@ def _start(
         return encoder
     if options.masked_lm is not None:
         check_base(options.masked_lm)
-        model = of_masked_lm(options.masked_lm, document_texts(corpus))
+        model = of_masked_lm(options.masked_lm, document_texts(corpus), str(encoder.device))
     else:
-        static = encoder if is_static(encoder) else load_encoder("static", models)
+        static = (
+            encoder if is_static(encoder) else load_encoder("static", models, device=dense.device)
+        )
         model = inference_free(static, document_texts(corpus))
     model[0].sub_modules["query"][0].weight.requires_grad_(options.sparsity.learned_queries)
     return model

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from anmi.errors import AnmiError
-from anmi.retrieval.kinds import device, is_static, quiet
+from anmi.retrieval.kinds import is_static, quiet
 from anmi.retrieval.model_folder import check_base, checked_model, loading
 from anmi.retrieval.sparse.document import NOTHING, LexicalExpansion, routed
 from anmi.retrieval.terms import counted_columns, idf_of
@@ -158,7 +158,9 @@ def inference_free(
     return routed(query, [document], str(encoder.device))
 
 
-def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> SparseEncoder:
+def of_masked_lm(
+    name: str, texts: Sequence[str], device: str = "cpu", *, max_length: int = 256
+) -> SparseEncoder:
     """Return an untrained sparse retriever whose documents go through a masked language model (arXiv 2411.04403).
 
     Parameters
@@ -167,6 +169,8 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
         Folder or name of a transformers model with a head that predicts masked tokens.
     texts
         Documents of the corpus, for the weights of queries.
+    device
+        Where it runs.
     max_length
         Most tokens of a document.
 
@@ -185,7 +189,7 @@ def of_masked_lm(name: str, texts: Sequence[str], *, max_length: int = 256) -> S
     network.max_seq_length = min(max_length, network.max_seq_length or max_length)
     query = query_table(network.tokenizer, _rows(network.tokenizer, texts, max_length))
     pooling = SpladePooling(pooling_strategy="max", embedding_dimension=len(query.weight))
-    return routed(query, [network, pooling], device())
+    return routed(query, [network, pooling], device)
 
 
 def _fit_head(network: Any, name: str) -> None:
