@@ -68,9 +68,7 @@ def test_every_kind_is_encoded_trained_and_saved(checkpoint: Any, tmp_path: Path
     assert not np.allclose(before[0][-1], before[0][-2], atol=1e-4), "the end counts"
 
     rows = mined(["w4 w5", "w6", "w7 w8"], [texts[-1], "w11 w12", "w13"], 1)
-    options = TrainingOptions(
-        epochs=1, batch_size=3, learning_rate=1e-2, precision="float32", texts_per_pass=1
-    )
+    options = TrainingOptions(epochs=1, batch_size=3, learning_rate=1e-2, precision="float32")
     trained = tmp_path / "trained"
     train(rows, encoder=start.trainable(), options=options, output=trained, seed=1)
     after = [encoder(str(trained), tmp_path).encode(texts, role) for role in ("query", "document")]

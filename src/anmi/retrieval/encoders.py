@@ -313,11 +313,7 @@ class Encoder:
         precision = self.precision
         lengths = self.tokeniser.lengths(texts, role)
         most = self.settings.tokens_per_pass
-        if most is not None and lengths.max(initial=0) > most:
-            raise AnmiError(
-                f"a text has {lengths.max():,} tokens, and dense.tokens_per_pass={most} is less:"
-                " raise it, or lower dense.max_length"
-            )
+        kinds.check_tokens_per_pass(most, lengths, "dense")
         tokens = most or kinds.default_tokens_per_pass(model)
         groups = kinds.passes(lengths, tokens, kinds.texts_per_block(model))
         features = (

@@ -131,7 +131,7 @@ def autocast(model: Any, precision: str) -> Any:
     """Return a context in which matrix products of a model run in the given precision."""
     import torch
 
-    device_type = model.device.type
+    device_type = str(model.device.type)
     if resolve_precision(precision, device_type) == "bfloat16":
         return torch.autocast(device_type, torch.bfloat16)
     return nullcontext()
@@ -139,7 +139,9 @@ def autocast(model: Any, precision: str) -> Any:
 
 def exact_precision(model: SentenceTransformer | TokenTable, precision: str) -> str:
     """Resolve the precision for a model; a table of token vectors always computes in float32."""
-    return "float32" if is_static(model) else resolve_precision(precision, model.device.type)
+    if isinstance(model, TokenTable) or is_static(model):
+        return "float32"
+    return resolve_precision(precision, model.device.type)
 
 
 def training_precision(model: SentenceTransformer, precision: str) -> str:
@@ -177,6 +179,15 @@ def default_tokens_per_pass(model: Any) -> int:
 
     memory = torch.cuda.get_device_properties(model.device).total_memory
     return max(_TOKENS, 1 << (memory // _BYTES_PER_TOKEN).bit_length() - 1)
+
+
+def check_tokens_per_pass(most: int | None, lengths: Int64s, prefix: str) -> None:
+    """Raise an AnmiError where the setting of that prefix is less than the tokens of a text."""
+    if most is not None and lengths.max(initial=0) > most:
+        raise AnmiError(
+            f"a text has {lengths.max():,} tokens, and {prefix}.tokens_per_pass={most} is less: raise"
+            f" it, or lower {prefix}.max_length"
+        )
 
 
 def texts_per_block(model: Any) -> int:

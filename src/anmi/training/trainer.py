@@ -410,6 +410,7 @@ def _loop(
         options.in_batch,
         tokens_per_pass,
         None if guide is None else Guide(guide),
+        options.tokens_per_pass,
     )
     loop.options = options
     loop.recorder = recorder
