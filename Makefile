@@ -11,7 +11,6 @@ PIP = $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-chec
 PACKAGES := src tests $(wildcard benchmarks notebooks)
 
 export DO_NOT_TRACK := 1
-export TOKENIZERS_PARALLELISM := false
 
 .DEFAULT_GOAL := help
 .PHONY: help install run test test-all changed lint unit rare bench docs viz lock clean audit-packages

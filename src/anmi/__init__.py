@@ -7,8 +7,9 @@ __version__ = "0.1.0"
 
 # Libraries read these when they are imported. Telemetry stays silent (MLflow takes only `true`,
 # Kedro takes 1), and so does MLflow's start; an unreachable server is noticed in seconds, where the
-# default is minutes. Tokenizers do not warn at every fork, local models load without waiting for a
-# hub (unless ANMI_ONLINE allows it), and there are no progress bars where nobody watches.
+# default is minutes. Tokenizers use all cores and do not warn at every fork, local models load
+# without waiting for a hub (unless ANMI_ONLINE allows it), and there are no progress bars where
+# nobody watches.
 for _name, _value in {
     "DO_NOT_TRACK": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -16,7 +17,7 @@ for _name, _value in {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-    "TOKENIZERS_PARALLELISM": "false",
+    "TOKENIZERS_PARALLELISM": "true",
     **({} if os.environ.get("ANMI_ONLINE") else {"HF_HUB_OFFLINE": "1"}),
     **({} if sys.stderr.isatty() or "ipykernel" in sys.modules else {"TQDM_DISABLE": "1"}),
 }.items():
