@@ -162,6 +162,7 @@ def network_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., A
         layers: int = 1,
         pooling: str = "mean",
         longest: int = 16,
+        pad_token: str | None = "[PAD]",
         **options: Any,
     ) -> Any:
         import torch
@@ -181,15 +182,14 @@ def network_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., A
             "intermediate_size": 16,
             "max_position_embeddings": 2 * longest,
         }
-        # As Qwen3-Embedding: texts are padded on the left, by the token that ends them.
-        padding: dict[str, Any] = {}
+        padding: dict[str, Any] = {"pad_token": pad_token, "eos_token": "[SEP]"}
         config: Any = BertConfig
         if pooling != "mean":
             # Or the first token would hardly see the others.
             sizes["initializer_range"] = 0.3
         if pooling == "lasttoken":
             sizes |= {"num_key_value_heads": 1, "head_dim": 8}
-            padding = {"padding_side": "left", "pad_token": "[SEP]"}
+            padding["padding_side"] = "left"
             config = Qwen3Config
         torch.manual_seed(0)
         AutoModel.from_config(config(**sizes)).save_pretrained(base)

@@ -8,6 +8,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from operator import eq
 from typing import Any, Final
@@ -49,6 +50,32 @@ class AnmiError(Exception):
         super().__init__(
             *(shortened(visible(masked(part))) if isinstance(part, str) else part for part in parts)
         )
+
+
+_NO_MEMORY: Final = re.compile("(not enough|allocate|out of) memory|ALLOC_FAILED|bad_alloc")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error of Python or torch says that memory did not suffice.
+
+    Examples
+    --------
+    >>> is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"))
+    True
+    """
+    return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
+
+
+@contextmanager
+def enough_memory(task: str, cure: str) -> Iterator[None]:
+    """Say in one sentence that memory does not suffice for ``task``, and the cure."""
+    try:
+        yield
+    except (MemoryError, OSError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        reason = first_line(error) or "MemoryError"
+        raise AnmiError(f"{task}: the memory does not suffice ({reason}): {cure}") from error
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,8 @@ LONG = f"w9 {'w8 ' * 5000}"
 KINDS: dict[str, dict[str, Any]] = {
     "e5": {"prompts": {"query": "w1 ", "document": "w2 "}},
     "bge": {"pooling": "cls", "prompts": INSTRUCTION},
-    "qwen3": {"pooling": "lasttoken", "prompts": INSTRUCTION},
+    "qwen3": {"pooling": "lasttoken", "prompts": INSTRUCTION, "pad_token": "[SEP]"},
+    "decoder without a padding token": {"pooling": "lasttoken", "pad_token": None},
     "qwen3 of 8,192 tokens": {"pooling": "lasttoken", "prompts": INSTRUCTION, "longest": 8192},
     "router": {"prompts": INSTRUCTION},
     "qwen3 in bfloat16": {"pooling": "lasttoken", "prompts": INSTRUCTION},
@@ -52,6 +56,8 @@ def checkpoint(request: Any, network_encoder: Any, tmp_path: Path) -> tuple[str,
 
 def expected(folder: str, texts: list[str]) -> list[Any]:
     plain = SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.float32})
+    if plain.tokenizer.pad_token is None:
+        plain.tokenizer.pad_token = "[MASK]"
     return [plain.encode_query(texts), plain.encode_document(texts)]
 
 
@@ -129,3 +135,34 @@ def test_training_stays_on_the_device_of_the_encoder(network_encoder: Any, tmp_p
     encoder = network_encoder(WORDS).to("meta")
     arguments = training_arguments(TrainingOptions(), encoder, 1, tmp_path, 2)
     assert arguments.device == encoder.device == torch.device("meta")
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Let this process have 32 MB more than it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + (32 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize("task", ["opening", "encoding texts"])
+def test_memory_that_does_not_suffice_is_told_with_what_to_lower(
+    task: str, network_encoder: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    network_encoder(WORDS, longest=500_000).save(str(folder), create_model_card=False)
+    settings = {"attention": "eager", "precision": "float32", "max_length": 8192}
+    encoder = Encoder(EncoderSettings(encoder=str(folder), **settings), tmp_path)
+    if task == "encoding texts":
+        encoder.encode(TEXTS)
+    with (
+        little_memory(),
+        pytest.raises(AnmiError, match=r"the memory does not suffice .*smaller model") as told,
+    ):
+        encoder.encode([LONG])
+    assert ("dense.tokens_per_pass" in str(told.value)) == (task == "encoding texts")

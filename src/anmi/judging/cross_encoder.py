@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from anmi import seeds
 from anmi.engine.threads import for_threads
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, enough_memory
 from anmi.fingerprint import hash_text
 from anmi.ragged import Float32s, Int64s
 from anmi.retrieval.encoders import fingerprint, short_name
@@ -34,6 +34,7 @@ from anmi.retrieval.kinds import (
     device,
     estimated_lengths,
     in_float32,
+    pad_by_end,
     passes,
     quiet,
     resolve_precision,
@@ -125,6 +126,10 @@ overflows: try precision float32 or another model
     return rows
 
 
+@enough_memory(
+    "judging pairs",
+    "lower denoising.cross_encoder.batch_size or max_length, or give a smaller model",
+)
 def logits(
     model: Any, pairs: Sequence[tuple[str, str]], options: CrossEncoderOptions
 ) -> NDArray[Any]:
@@ -175,12 +180,18 @@ def open_cross_encoder(name: str, max_length: int) -> Any:
             raise AnmiError(
                 f'"{name}" has no scoring head, so it is no cross-encoder; give another one'
             )
+        in_float32(model)
     if model.num_labels != 1:
         raise AnmiError(
             f'cross-encoder "{name}" gives {model.num_labels} values for a pair where 1 is needed;'
             " give one that was trained to score"
         )
-    return in_float32(model)
+    pad_by_end(model)
+    # Decoders look for the last token that is not padding.
+    config = getattr(model.model, "config", None)
+    if getattr(config, "pad_token_id", 0) is None:
+        config.pad_token_id = model.tokenizer.pad_token_id
+    return model
 
 
 class CrossEncoderJudge:

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from anmi.corpus.texts import Texts
 from anmi.engine.threads import in_threads, limited
-from anmi.errors import AnmiError, first_line, nearest
+from anmi.errors import AnmiError, enough_memory, first_line, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_text
 from anmi.ragged import Float32s
@@ -185,13 +185,14 @@ class Encoder:
                 trust_remote_code=False,
                 model_kwargs=settings.model_kwargs | attention,
             )
+            kinds.in_float32(model)
+        kinds.pad_by_end(model)
         if model.similarity_fn_name not in ("cosine", "dot"):
             raise AnmiError(
                 f'encoder "{name}" compares vectors by {model.similarity_fn_name} distance, and is'
                 " mined, trained and searched by cosine or inner product: give another one, or set"
                 " similarity_fn_name in its config_sentence_transformers.json"
             )
-        kinds.in_float32(model)
         longest = settings.max_length
         if longest is not None and not is_static(model):
             model.max_seq_length = min(longest, model.max_seq_length or longest)
@@ -298,6 +299,10 @@ class Encoder:
         self.encode(chosen, role)
         return (time.perf_counter() - began) / len(chosen) * len(absent)
 
+    @enough_memory(
+        "encoding texts",
+        "lower dense.tokens_per_pass or dense.max_length, or give a smaller model",
+    )
     def embed(self, texts: list[str], role: Role | None) -> Float32s:
         """Compute vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
         model = self.model

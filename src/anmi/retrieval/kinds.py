@@ -151,6 +151,14 @@ def training_precision(model: SentenceTransformer, precision: str) -> str:
     return "float16" if is_old_card and not is_static(model) else exact
 
 
+def pad_by_end(model: Any) -> None:
+    """Let a tokenizer without a padding token pad by the one that ends texts, as decoders do; masked, it counts not."""
+    for module in model.modules():
+        tokenizer = getattr(module, "tokenizer", None)
+        if getattr(tokenizer, "pad_token", "") is None:
+            tokenizer.pad_token = tokenizer.eos_token
+
+
 def in_float32(model: Any) -> Any:
     """Turn weights into float32, in place, whatever they were saved as, which ``saved_as`` of the model says.
 

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from threading import RLock
 from typing import Any, Final
 
-from anmi.errors import AnmiError, first_line, is_plain_name
+from anmi.errors import AnmiError, enough_memory, first_line, is_plain_name
 from anmi.files import read_json
 from anmi.fingerprint import files_in, hash_file
 from anmi.retrieval.kinds import quiet, tell
@@ -114,10 +114,11 @@ def loading(what: str, cure: str) -> Iterator[None]:
     AnmiError
         ``what`` could not be loaded, the reason, and the cure; or its files lack weights.
     """
+    smaller = "give a smaller model, or set dense.device to one that has more"
     try:
-        with LOADING, quiet(), _whole(what):
+        with LOADING, quiet(), _whole(what), enough_memory(what, smaller):
             yield
-    except (AnmiError, MemoryError):
+    except AnmiError:
         raise
     except Exception as error:
         failure = f"{what} could not be loaded ({first_line(error)}); {cure}"
@@ -358,16 +359,17 @@ def check_text_model(folder: Path, name: str) -> None:
             )
         if not _pads(file.parent, name):
             raise AnmiError(
-                f"{called} has a tokenizer without a padding token, so texts of unlike length do"
-                " not go together: name one as pad_token in its tokenizer_config.json, such as the"
-                " eos_token"
+                f"{called} has a tokenizer without a padding token or one that ends texts, so texts"
+                " of unlike length do not go together: name one as pad_token in"
+                f" {file.parent / 'tokenizer_config.json'}"
             )
 
 
 def _pads(folder: Path, name: str) -> bool:
-    """Tell whether a tokenizer has a padding token; one that cannot be opened is told of by who opens it."""
+    """Tell whether a tokenizer has a token to pad with; one that cannot be opened is told of by who opens it."""
     for file in ("tokenizer_config.json", "special_tokens_map.json"):
-        if _read(folder / file).get("pad_token"):
+        settings = _read(folder / file)
+        if settings.get("pad_token") or settings.get("eos_token"):
             return True
     from transformers import AutoTokenizer
 
@@ -377,7 +379,7 @@ def _pads(folder: Path, name: str) -> bool:
             tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     except Exception:
         return True
-    return tokenizer.pad_token is not None
+    return bool(tokenizer.pad_token or tokenizer.eos_token)
 
 
 def is_sparse_folder(folder: Path) -> bool:

@@ -31,7 +31,7 @@ from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState, ProgressCallback
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, is_out_of_memory
 from anmi.fingerprint import hash_value
 from anmi.ragged import Int64s
 from anmi.retrieval.encoders import fingerprint
@@ -49,13 +49,6 @@ TRANSFORMER_LEARNING_RATE: Final = 2e-5
 # The newest so many stay, so that the one before remains should a kill have damaged the newest.
 _CHECKPOINTS_KEPT: Final = 2
 _PARTS: Final = ("encoder", "loss", "sampler")
-_NO_MEMORY: Final = (
-    "not enough memory",
-    "can't allocate memory",
-    "out of memory",
-    "ALLOC_FAILED",
-    "bad_alloc",
-)
 
 
 @dataclass(frozen=True)
@@ -441,9 +434,7 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         try:
             self.train(resume_from_checkpoint=None if start is None else str(start))
         except (MemoryError, RuntimeError) as error:
-            if not (
-                isinstance(error, MemoryError) or any(text in str(error) for text in _NO_MEMORY)
-            ):
+            if not is_out_of_memory(error):
                 raise
             device = "GPU" if self.args.device.type == "cuda" else "machine"
             raise out_of_memory(
