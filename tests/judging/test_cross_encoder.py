@@ -184,6 +184,33 @@ def test_a_judge_reads_as_many_tokens_as_it_takes(
     assert (abs(scores[0] - scores[1]) > 1e-3) == (longest == 8192)
 
 
+def test_a_decoder_without_a_padding_token_judges_pairs_together_as_alone(
+    store: Store, tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForSequenceClassification
+
+    Qwen3ForSequenceClassification(
+        Qwen3Config(
+            vocab_size=30_522,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=8,
+            intermediate_size=16,
+            num_labels=1,
+            initializer_range=0.3,
+        )
+    ).save_pretrained(tmp_path / "decoder")
+    without = {"pad_token": None, "eos_token": "[SEP]"}
+    tokenizer = AutoTokenizer.from_pretrained(minilm_folder(), **without)
+    tokenizer.save_pretrained(tmp_path / "decoder")
+    together = CrossEncoderJudge(ready(tmp_path / "decoder", batch_size=8))
+    alone = [together._compute([pair])[0, 0] for pair in PAIRS]
+    np.testing.assert_allclose(together.score(PAIRS, store), alone, atol=1e-5)
+    assert np.std(alone) > 0.01
+
+
 def test_a_judge_is_known_by_its_weights_and_not_by_its_name(
     tmp_path: Path, text_pair_classifier: Make
 ) -> None:
