@@ -13,7 +13,13 @@ from anmi.adaptation.pseudo_tests import with_pseudo_tests
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.retrieval import ranked
 from anmi.pipelines.evaluation.nodes import describe_hardness, score_runs
-from anmi.pipelines.evaluation.search import fit_search, make_parts, rank_by_parts, run_systems
+from anmi.pipelines.evaluation.search import (
+    fit_search,
+    make_parts,
+    measure_dimensions,
+    rank_by_parts,
+    run_systems,
+)
 from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import Encoder, load_encoder
@@ -129,11 +135,11 @@ class Run:
         self.tables, self.trained = given, models[1]
         corpus, queries, qrels, pseudo = given.values()
         dev = with_pseudo_tests(corpus, queries, qrels, pseudo, [] if labelled else ["dev"])
-        terms = Terms.cut(document_texts(corpus), "en", "whitespace")
+        self.terms = terms = Terms.cut(document_texts(corpus), "en", "whitespace")
         with Store(folder) as store:
             model = load_encoder(str(models[1]), folder)
             asked = dev[1][dev[1].split == "dev"]
-            self.dev_run = ranked(Encoder.of(model, DENSE), asked, dev[2], dev[0], 100).assign(
+            self.dev_run = ranked(Encoder.of(model, dense), asked, dev[2], dev[0], 100).assign(
                 retriever="dense"
             )
             fitting: dict[str, Any] = {
@@ -207,6 +213,43 @@ def test_all_systems_answer_the_same_queries(run: Run) -> None:
         table, run.tables["queries"], run.tables["pseudo_queries"], run.params
     )
     assert {row["system"] for row in hardness["buckets"]} == set(systems)
+
+
+def test_fewer_dimensions_search_as_they_are_measured_saved_and_read_elsewhere(
+    models: tuple[str, Path],
+    run: Run,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def by_dimensions(run: Run) -> dict[str, float]:
+        summary = {"options": {"dimensions": [64, 16]}}
+        return measure_dimensions(
+            search_parts=run.parts,
+            terms=run.terms,
+            **run.tables,
+            training_summary=summary,
+            params=run.params,
+        )
+
+    def mean_of(run: Run) -> float:
+        scores = score_runs(run.runs, **run.tables, params=run.params)
+        return scores[scores.system == "mine"]["ndcg@10"].mean()
+
+    labelled = len(run.tables["queries"]) > 0
+    cut = Run(models, tmp_path / "store", labelled, DENSE.model_copy(update={"dimensions": 16}))
+    measured = by_dimensions(run)
+    assert measured == pytest.approx({"64": mean_of(run), "16": mean_of(cut)})
+    assert measured["64"] != measured["16"]
+    assert by_dimensions(cut) == pytest.approx({"16": measured["16"]})
+    search = HybridSearch.build([cut.parts.parts["dense"]], cut.tables["corpus"])
+    search.save(tmp_path / "search")
+    loaded = HybridSearch.load(tmp_path / "search")
+    assert loaded.parts["dense"].index.settings["dimensions"] == 16
+    assert loaded.search("w1 w2", 5) == search.search("w1 w2", 5)
+    code = (tmp_path / "search" / "README.md").read_text().split("```python\n")[2].split("```")[0]
+    exec(code, {"FOLDER": str(tmp_path / "search"), "QUESTION": "w1 w2"})
+    best = loaded.search("w1 w2", 1)[0][0]
+    assert best.document_id in capsys.readouterr().out.splitlines()[1]
 
 
 def test_what_a_pseudo_query_is_made_of_is_taken_out_for_all_systems(run: Run) -> None:

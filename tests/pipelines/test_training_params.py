@@ -22,6 +22,11 @@ def merged(training: dict[str, Any], pool: int | None = None, **options: Any) ->
     ("options", "said"),
     [
         *(
+            ({"dimensions": value}, "falling numbers of dimensions above 0")
+            for value in ([], [64, 128], [64, 64], "64+0")
+        ),
+        ({"dimensions": [8], "retriever": "sparse"}, "leave out dimensions"),
+        *(
             ({"curriculum": kind}, rf'curriculum "{kind}" says how large .* set `sources: mixed`')
             for kind in ("linear", "step", "triggered")
         ),
@@ -66,7 +71,7 @@ def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], sa
         {"curriculum": "linear", "sources": "mixed"},
         {"loss": "entity", "sources": "mixed"},
         {"retriever": "sparse", "masked_lm": "org/bert"},
-        {"companion": {"retriever": "sparse"}},
+        {"companion": {"retriever": "sparse"}, "dimensions": "384+64"},
     ],
 )
 def test_those_that_do_are_taken(options: dict[str, Any]) -> None:

@@ -200,6 +200,7 @@ def full(
         "knowledge_metrics",
         "neighbours",
         "pseudo_query_summary",
+        "dimension_metrics",
         "encoder_info",
     )
     return (

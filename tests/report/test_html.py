@@ -147,6 +147,7 @@ def test_a_whole_run_has_all_its_sections(make):
         make(
             hardness_results={"metric": "ndcg@10", "buckets": rows, "profile": profile},
             pseudo_query_summary={"documents": 1200, "new": 110, "kinds": kinds},
+            dimension_metrics={"384": 0.7134, "64": 0.6512},
             knowledge_metrics={
                 "zero_shot": linking | overall | {"factuality": {"swap": factuality}}
             },
@@ -167,6 +168,7 @@ def test_a_whole_run_has_all_its_sections(make):
         "Scores of positives, kept and rejected candidates",
         "Judges",
         "By the hardness of queries",
+        "By the number of dimensions",
         "What the corpus taught",
         "Training",
         "Facts: the own document against false variants of it",
@@ -181,6 +183,7 @@ def test_a_whole_run_has_all_its_sections(make):
     assert "title96boilerplate 2, too short 1" in shown
     assert "swap0.8000.700 to 0.9000.750" in shown
     assert "60.0\u00a0% state all facts" in shown.replace("60.0 %", "60.0\u00a0%")
+    assert "3840.713640.651" in shown
     assert {"sources", "hardness"} <= specs(page).keys()
     assert "rejected: max_ratiodense ≥ 0.95 of the positive's14,31014.5" in shown
 

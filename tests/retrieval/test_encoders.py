@@ -235,6 +235,28 @@ def test_a_second_call_computes_nothing(
     assert (first[0] == first[2]).all()
 
 
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_vectors_are_cut_as_sentence_transformers_do_and_stored_whole(
+    word_encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, similarity: str
+) -> None:
+    model = word_encoder(WORDS[1:], normalise=False, similarity_fn_name=similarity)
+    texts = ["red fox", "blue whale", "red fox"]
+    cut = EncoderSettings(dimensions=3)
+    with Store(tmp_path) as store:
+        whole = encode(model, texts, store=store)
+        monkeypatch.setattr(Encoder, "embed", None)
+        found = Encoder.of(model, cut, store).encode(texts)
+    by_cosine = similarity == "cosine"
+    expected = model.encode(texts, truncate_dim=3, normalize_embeddings=by_cosine)
+    assert whole.shape[1] == 8
+    assert found == pytest.approx(expected, abs=2e-3)
+    assert np.allclose(np.linalg.norm(found, axis=1), 1) == by_cosine
+    assert Encoder.of(model, cut).encode([]).shape == (0, 3)
+    assert Encoder.of(model, cut).fingerprint != Encoder.of(model).fingerprint
+    with pytest.raises(AnmiError, match=r"dense\.dimensions is 9, .* have 8 dimensions"):
+        Encoder.of(model, EncoderSettings(dimensions=9)).encode(texts)
+
+
 def test_two_threads_ask_one_model_at_once(minilm: Any) -> None:
     texts = [
         [f"text {number} of thread {thread}" + " and more" * number for number in range(12)]

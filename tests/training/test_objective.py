@@ -121,6 +121,38 @@ def test_an_adversary_makes_the_loss_larger_and_leaves_the_positives_alone() -> 
     )
 
 
+@pytest.mark.parametrize("dimensions", [None, [8, 4, 2], [3]])
+def test_dimensions_give_the_loss_of_matryoshka_in_sentence_transformers(
+    word_encoder: Any, dimensions: list[int] | None
+) -> None:
+    from sentence_transformers.sentence_transformer.losses import (
+        MatryoshkaLoss,
+        MultipleNegativesRankingLoss,
+    )
+
+    encoder = word_encoder(["a", "b", "c", "d"], dimension=8)
+    table = encoder[0].embedding.weight
+    pairs = [("a", "a b"), ("b c", "c"), ("d", "d a")]
+    expected = MultipleNegativesRankingLoss(encoder, scale=1 / 0.2)
+    if dimensions:
+        expected = MatryoshkaLoss(encoder, expected, dimensions)
+    expected(
+        [encoder.preprocess(list(texts)) for texts in zip(*pairs, strict=True)], torch.zeros(3)
+    ).backward()
+    gradient = table.grad.clone()
+    table.grad = None
+    rows = [
+        Row(f"q{i}", query, f"d{i}", document, (), (), (), 1.0, frozenset({f"d{i}"}))
+        for i, (query, document) in enumerate(pairs)
+    ]
+    objective = ContrastiveObjective(
+        encoder, WeightedInfoNCE(Temperature(0.2)), dimensions=dimensions
+    )
+    objective(Batcher(Tokeniser(encoder, None), "all", 100, None)(rows)).backward()
+    assert gradient.abs().sum() > 0
+    torch.testing.assert_close(table.grad, gradient)
+
+
 @pytest.mark.parametrize("by_guide", [False, True])
 def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_mined_ones_stay(
     encoder: Any, by_guide: bool

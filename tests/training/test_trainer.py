@@ -49,7 +49,7 @@ def table(rows: int = 20, negatives: int = 2) -> pd.DataFrame:
 def accuracy(encoder: SentenceTransformer) -> float:
     data = table()
     queries, documents = (
-        torch.from_numpy(encoder.encode(data[name].tolist(), show_progress_bar=False))
+        torch.from_numpy(encoder.encode(data[name].tolist(), normalize_embeddings=True))
         for name in ("query", "positive")
     )
     return float(((queries @ documents.T).argmax(1) == torch.arange(len(data))).float().mean())
@@ -79,6 +79,17 @@ def test_training_learns_the_pairs(encoder, loss, negatives):
     assert before < 0.4
     assert accuracy(result.model) > 0.9
     assert result.summary["relative_weight_change"] > 0.01
+
+
+def test_the_first_dimensions_learn_where_they_are_trained(word_encoder):
+    def by_the_first(dimensions):
+        trained = fit(word_encoder(WORDS, dimension=16), epochs=30, dimensions=dimensions).model
+        trained.truncate_dim = 4
+        return accuracy(trained)
+
+    assert by_the_first([16, 4]) > 0.8 > by_the_first(None)
+    with pytest.raises(AnmiError, match=r"training\.options\.dimensions begins with 32, .* 16 dim"):
+        by_the_first([32, 2])
 
 
 def test_log_has_one_row_a_step(encoder):

@@ -254,6 +254,13 @@ def _sections(
         "Hardness depends on the text alone: its length, the variety of its characters, its"
         " punctuation and words of another script or language. Easy is below 0.3, hard above 0.7.",
     )
+    by_dimensions = [[size, f"{value:.3f}"] for size, value in found["dimension_metrics"].items()]
+    yield Section(
+        "By the number of dimensions",
+        [],
+        [f"dimensions of {found['recipe']}", words.metric_name("ndcg@10")],
+        by_dimensions,
+    )
     yield _pseudo_queries(found["pseudo_query_summary"])
     drawn = [
         figures.alphas(found["training_summary"]),

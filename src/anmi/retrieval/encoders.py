@@ -23,7 +23,7 @@ from anmi.errors import AnmiError, enough_memory, first_line, nearest
 from anmi.files import aside
 from anmi.fingerprint import hash_text
 from anmi.ragged import Float32s
-from anmi.retrieval import kinds
+from anmi.retrieval import exact, kinds
 from anmi.retrieval.kinds import (
     EncoderSettings,
     is_routed,
@@ -139,8 +139,27 @@ class Encoder:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of everything in the model that changes its vectors, see :func:`fingerprint`."""
-        return fingerprint(self.model)
+        """A hash of everything that changes its vectors, see :func:`fingerprint`."""
+        dimensions = self.settings.dimensions
+        return fingerprint(self.model, *([f"{dimensions} dimensions"] if dimensions else []))
+
+    @property
+    def dimensions(self) -> int:
+        """How many dimensions vectors have.
+
+        Raises
+        ------
+        AnmiError
+            The settings ask for more than the model has.
+        """
+        whole = self.model.get_embedding_dimension() or 0
+        dimensions = self.settings.dimensions or whole
+        if dimensions > whole:
+            raise AnmiError(
+                f"dense.dimensions is {dimensions}, and vectors of the encoder"
+                f' "{self.settings.encoder}" have {whole} dimensions: set {whole} or fewer, or null'
+            )
+        return dimensions
 
     @property
     def precision(self) -> str:
@@ -225,15 +244,15 @@ class Encoder:
         Raises
         ------
         AnmiError
-            The model asks for the role, and none is given.
+            The model asks for the role, and none is given; or it has fewer dimensions than are set.
 
         Returns
         -------
         numpy.ndarray
             float32 [T, D], rows of length 1 (0 for a text without a known token), or as the model
             gives them where :func:`anmi.retrieval.kinds.is_dot`; with a store of numbers as it
-            keeps them, of half the digits. Of a sparse retriever see
-            :func:`anmi.retrieval.sparse.model.sparse_vectors`.
+            keeps them, of half the digits. The store keeps whole vectors, whatever D is. Of a
+            sparse retriever see :func:`anmi.retrieval.sparse.model.sparse_vectors`.
         """
         model = self.model
         if kinds.is_sparse(model):
@@ -246,10 +265,11 @@ class Encoder:
                 "the encoder has separate weights or prompts for queries and documents and cannot"
                 " encode texts of which it is not known what they are; use one without here"
             )
+        dimensions = self.dimensions
         if not texts:
-            return np.zeros((0, model.get_embedding_dimension() or 0), np.float32)
+            return np.zeros((0, dimensions), np.float32)
         if self.store is None:
-            return self.embed(list(texts), role)
+            return self.prefix(self.embed(list(texts), role), dimensions)
         # Each commit is a wait for the disk; several workers are to have some of even a small
         # change.
         at_once = 4096
@@ -266,9 +286,17 @@ class Encoder:
             disable=not description or None,
             delay=2,
         ) as bar:
-            return self.store.vectors(
+            vectors = self.store.vectors(
                 self.key(role), texts, compute, at_once, bar, run=run, number=STORED
             )
+        return self.prefix(vectors, dimensions)
+
+    def prefix(self, vectors: Float32s, dimensions: int) -> Float32s:
+        """Return the first dimensions of vectors [T, D], at length 1 again where they were."""
+        if dimensions == vectors.shape[1]:
+            return vectors
+        cut = np.ascontiguousarray(vectors[:, :dimensions])
+        return cut if kinds.is_dot(self.model) else exact.directions(cut)
 
     def seconds(self, texts: Sequence[str], role: Role | None = None, sample: int = 100) -> float:
         """Estimate how long :meth:`encode` takes for the texts that the store lacks, by encoding some.

@@ -334,6 +334,8 @@ class EncoderSettings(BaseModel):
         Further arguments of the network's ``from_pretrained``.
     prompt_query, prompt_document
         In place of the model's own; None keeps these, and an empty text is no prompt.
+    dimensions
+        How many of a vector's dimensions are used, the first ones; None: all.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -347,6 +349,7 @@ class EncoderSettings(BaseModel):
     model_kwargs: Annotated[dict[str, Any], AfterValidator(_of_no_other_setting)] = {}
     prompt_query: Prompt = None
     prompt_document: Prompt = None
+    dimensions: int | None = Field(None, ge=1)
 
     def __hash__(self) -> int:
         return hash(self.model_dump_json())

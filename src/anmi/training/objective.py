@@ -65,6 +65,10 @@ class ContrastiveObjective(nn.Module):
     adversary
         Length of the step by which negatives are moved against the loss, see :func:`attacked`; 0
         leaves them.
+    dimensions
+        Prefixes of the vectors whose losses are added up, longest first (Kusupati et al.,
+        "Matryoshka Representation Learning", NeurIPS 2022); None takes the loss of whole vectors.
+        Documents are left out, and heads of losses see queries, by whole vectors.
     """
 
     def __init__(
@@ -79,8 +83,10 @@ class ContrastiveObjective(nn.Module):
         sparsity: SparsityOptions | None = None,
         by_dot: bool = False,
         adversary: float = 0.0,
+        dimensions: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
+        self.dimensions = dimensions
         self.model = model
         self.loss = loss
         self.autocast = autocast
@@ -129,18 +135,16 @@ class ContrastiveObjective(nn.Module):
             judged=batch["judged"],
             **told,
         )
-        mine = similarity.gather(1, own)[:, 0]
         log_weights = weights.log()
-        if self.adversary and torch.is_grad_enabled():
-
-            def harm(against: Tensor) -> Tensor:
-                losses: Tensor = self.loss(mine.detach(), against, log_weights, facts)
-                return (losses * batch["query_weight"]).sum()
-
-            moved = attacked(queries.detach(), documents, harm, self.adversary)
-            # The own positive stands among the columns, too, and is left where it is.
-            similarity = (queries @ moved.T).scatter(1, own, mine[:, None])
-        losses = self.loss(mine, similarity, log_weights, facts)
+        if self.dimensions is None:
+            losses = self._losses(batch, queries, documents, similarity, log_weights, facts)
+        else:
+            losses = torch.zeros_like(batch["query_weight"])
+            # The longest last, of which the loss reports.
+            for size in reversed(self.dimensions):
+                cut = self._compared(queries[:, :size]), self._compared(documents[:, :size])
+                near = self._similarity(*cut)
+                losses = losses + self._losses(batch, *cut, near, log_weights, facts)
         result: Tensor = (losses * batch["query_weight"]).mean()
         if self.sparsity is not None:
             places = (
@@ -151,6 +155,32 @@ class ContrastiveObjective(nn.Module):
             )
         self.losses = losses.detach() * batch["query_weight"]
         return result
+
+    def _losses(
+        self,
+        batch: dict[str, Any],
+        queries: Tensor,
+        documents: Tensor,
+        similarity: Tensor,
+        log_weights: Tensor,
+        facts: Facts,
+    ) -> Tensor:
+        column = batch["positive"][:, None]
+        mine = similarity.gather(1, column)[:, 0]
+        if self.adversary and torch.is_grad_enabled():
+
+            def harm(against: Tensor) -> Tensor:
+                losses: Tensor = self.loss(mine.detach(), against, log_weights, facts)
+                return (losses * batch["query_weight"]).sum()
+
+            moved = attacked(queries.detach(), documents, harm, self.adversary)
+            # The own positive stands among the columns, too, and is left where it is.
+            similarity = (queries @ moved.T).scatter(1, column, mine[:, None])
+        losses: Tensor = self.loss(mine, similarity, log_weights, facts)
+        return losses
+
+    def _compared(self, vectors: Tensor) -> Tensor:
+        return vectors if self.as_encoded else functional.normalize(vectors, dim=1)
 
     def _similarity(self, queries: Tensor, documents: Tensor) -> Tensor:
         if self.sparsity is None:
@@ -181,8 +211,7 @@ class ContrastiveObjective(nn.Module):
             parts = [checkpoint(self._encode_group, group, use_reentrant=False) for group in groups]
         else:
             parts = [self._encode_group(group) for group in groups]
-        encoded = torch.cat(parts)[texts["place"]]
-        return encoded if self.as_encoded else functional.normalize(encoded, dim=1)
+        return self._compared(torch.cat(parts)[texts["place"]])
 
     def _encode_group(self, group: dict[str, Any]) -> Tensor:
         # A copy, since encoders write their results into the features they are given.

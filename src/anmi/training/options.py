@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from anmi.selection.steps.registry import Params
 from anmi.training import parts
 
 START: Final = "start"
 Alpha = Annotated[float, Field(ge=0, le=1)] | Literal["start"]
+
+
+def _listed(value: Any) -> Any:
+    # Kedro ends a setting of the command line at a comma.
+    return value.split("+") if isinstance(value, str) else value
 
 
 class PseudoQueryOptions(Params):
@@ -128,6 +133,13 @@ class TrainingOptions(Params):
             " several times as long."
         ),
     )
+    dimensions: Annotated[tuple[int, ...] | None, BeforeValidator(_listed)] = Field(
+        None,
+        description=(
+            "Prefixes of vectors to train beside one another, the longest first (Matryoshka, arXiv"
+            " 2205.13147): the loss is the sum of theirs. None: whole vectors, which are then best."
+        ),
+    )
     labels: float = Field(
         1.0,
         ge=0,
@@ -217,6 +229,15 @@ class TrainingOptions(Params):
             return {"temperature": {"fixed": {"value": 1.0}}, **value}
         return value
 
+    @field_validator("dimensions")
+    @classmethod
+    def _falling(cls, value: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if value is not None and (not value or [*value, 0] != sorted({*value, 0}, reverse=True)):
+            raise ValueError(
+                "falling numbers of dimensions above 0 were expected, as in [384, 128, 64]"
+            )
+        return value
+
     @field_validator("warmup")
     @classmethod
     def _whole_steps(cls, value: float) -> float:
@@ -233,6 +254,11 @@ class TrainingOptions(Params):
             raise ValueError(
                 "mixed sources interpolate directions, and a sparse retriever has none; use mined"
                 " ones"
+            )
+        if self.retriever == "sparse" and self.dimensions is not None:
+            raise ValueError(
+                "dimensions are prefixes of dense vectors, and each of a sparse retriever's is a"
+                " term; leave out dimensions"
             )
         if self.retriever == "sparse" and self.encoders == "two":
             raise ValueError(
@@ -290,8 +316,9 @@ class TrainingOptions(Params):
     @property
     def of_companion(self) -> TrainingOptions:
         """The options of the companion: those given here, but for what it has of its own."""
-        # Cosines and inner products of terms need temperatures of their own.
-        given = self.model_dump(exclude_unset=True, exclude={"companion", "temperature"})
+        # Cosines and inner products of terms need temperatures of their own; terms have no prefix.
+        separate = {"companion", "temperature", "dimensions"}
+        given = self.model_dump(exclude_unset=True, exclude=separate)
         return TrainingOptions(**given | (self.companion or {}))
 
     @property

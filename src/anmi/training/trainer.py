@@ -137,7 +137,7 @@ def train(
     ------
     AnmiError
         Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did
-        not suffice, or no weight has changed.
+        not suffice, no weight has changed, or the encoder has fewer dimensions than are trained.
     """
     kinds.settle_prompts(encoder)
     own_type = kinds.in_float32(encoder).saved_as
@@ -358,6 +358,13 @@ def _between(
 
 def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
     """Return the encoder, or two of it; tokens without a direction get none from whatever training meets them in."""
+    whole = encoder.get_embedding_dimension() or 0
+    longest = max(options.dimensions or (0,))
+    if longest > whole:
+        raise AnmiError(
+            f"training.options.dimensions begins with {longest}, and vectors of the encoder have"
+            f" {whole} dimensions: begin with {whole} or fewer"
+        )
     encoder = kinds.two_encoders(encoder) if options.encoders == "two" else encoder
     for module in encoder.modules():
         if isinstance(module, StaticEmbedding) and (table := module.embedding.weight).requires_grad:
@@ -387,6 +394,7 @@ def _loop(
         sparsity=options.sparsity if kinds.is_sparse(encoder) else None,
         by_dot=kinds.is_dot(encoder),
         most=getattr(options.in_batch_filter, "margin", None),
+        dimensions=options.dimensions,
     )
     optimizer = build_optimizer(encoder, loss, options, arguments.learning_rate)
     loop = Loop(

@@ -10,6 +10,7 @@ from anmi.pipelines.evaluation import nodes
 from anmi.pipelines.evaluation.search import (
     fit_search,
     make_parts,
+    measure_dimensions,
     rank_by_parts,
     run_systems,
     time_parts,
@@ -61,6 +62,20 @@ def create_pipeline() -> Pipeline:
                     info="collection_info",
                 ),
                 "measured_search",
+            ),
+            node(
+                measure_dimensions,
+                by_name(
+                    "search_parts",
+                    "terms",
+                    "corpus",
+                    "queries",
+                    "qrels",
+                    "pseudo_queries",
+                    "training_summary",
+                    params="params:evaluation",
+                ),
+                "dimension_metrics",
             ),
             node(time_parts, ["search_parts", "corpus"], "part_milliseconds"),
             node(

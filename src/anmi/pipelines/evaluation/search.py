@@ -6,13 +6,18 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import (
+    unlabelled_splits,
+    with_pseudo_tests,
+    without_pseudo_queries,
+)
 from anmi.corpus.related import hits_of
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
@@ -21,7 +26,7 @@ from anmi.pipelines.training.nodes import labels_used
 from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import OF_CORPUS, Encoder, place_of
-from anmi.retrieval.fusion import DEPTH, equal
+from anmi.retrieval.fusion import DEPTH, Ranked, equal
 from anmi.retrieval.index import build_index, spread_of_scores
 from anmi.retrieval.kinds import EncoderSettings, device
 from anmi.retrieval.model_folder import is_sparse_folder
@@ -128,7 +133,8 @@ def make_parts(
     trained = [*sources]
     # Its folder is empty where nobody wants it.
     if any(corpus_encoder.iterdir()) and (CORPUS in search.parts or encoder == OF_CORPUS):
-        sources[CORPUS] = dense.as_saved(str(corpus_encoder))
+        cut = dense.dimensions if encoder == OF_CORPUS else None
+        sources[CORPUS] = dense.as_saved(str(corpus_encoder), dimensions=cut)
     if network is not None:
         sources[NETWORK] = network
     untrained = dense.of(place_of(encoder, corpus_encoder))
@@ -160,7 +166,9 @@ def network_settings(
     network = network_for(texts, store.path / "models", search.network)
     reason = network.reason
     if network.name is not None:
-        settings = dense.as_saved(network.name, attention=None, model_kwargs={})
+        settings = dense.as_saved(
+            network.name, attention=None, model_kwargs={}, dimensions=None
+        )
         seconds = 0.0
         if device(settings.device) == "cpu":
             encoder = Encoder(settings, store.path / "models", store)
@@ -346,6 +354,43 @@ def deployed(part: Part, corpus: pd.DataFrame, kind: str) -> Part:
         return part
     vectors = part.index.vectors()
     return replace(part, index=build_index(vectors, corpus.document_id.tolist(), kind))
+
+
+def measure_dimensions(
+    *,
+    search_parts: HybridSearch,
+    terms: Terms,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    training_summary: Mapping[str, Any],
+    params: EvaluationParams,
+) -> dict[str, float]:
+    """Return nDCG@10 of held-out queries by each trained number of dimensions, up to those in use."""
+    from anmi.evaluation.metrics import evaluate, of_documents
+    from anmi.evaluation.retrieval import Ranking
+    from anmi.search.fit import CUT
+
+    trained = (training_summary.get("options") or {}).get("dimensions")
+    split = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
+    held_out = without_pseudo_queries(split.queries, pseudo_queries)
+    if not trained or held_out.empty:
+        return {}
+    part = changed(search_parts, terms, corpus, split.corpus).parts["dense"]
+    assert part.encoder is not None
+    documents = part.index.vectors()
+    vectors = part.encode(held_out.text.tolist())
+    ranking = Ranking.of(held_out, split.qrels, split.corpus, CUT)
+    truth = of_documents(split.qrels[split.qrels.query_id.isin(held_out.query_id)], corpus)
+    means = {}
+    for size in (size for size in trained if size <= documents.shape[1]):
+        index = build_index(part.encoder.prefix(documents, size), ranking.document_ids)
+        search = partial(index.search, part.encoder.prefix(vectors, size))
+        run = ranking.run(lambda count, search=search: Ranked(*search(count)))
+        scores = evaluate(truth, run, (CUT,))
+        means[str(size)] = float(scores[f"ndcg@{CUT}"].mean())
+    return means
 
 
 def time_parts(search_parts: HybridSearch, corpus: pd.DataFrame) -> dict[str, dict[str, float]]:

@@ -54,6 +54,7 @@ def create_pipeline() -> Pipeline:
                     "fused_judge",
                     "llm_judge",
                     "hardness_results",
+                    "dimension_metrics",
                     "knowledge_metrics",
                     "neighbours",
                     "latent_neighbours",

@@ -152,7 +152,8 @@ def evaluate_champion(
         folder = measured if measured.is_dir() else fetched
         # Prompts are its own or those it is served with, whatever today's challenger is trained
         # with.
-        serving = _OWN_PROMPTS | model_registry.read_beside(folder, model_registry.SERVING)
+        noted = model_registry.read_beside(folder, model_registry.SERVING)
+        serving = {"dimensions": None} | _OWN_PROMPTS | noted
         hybrid = serving.pop(HYBRID)
         # Companions are asked as they are saved.
         for place, prompts in [
@@ -419,7 +420,7 @@ def write_model(
 ) -> None:
     """Write a trained model and its companion as they are registered, with what a search asks and fuses them by."""
     encoder = load_encoder(str(model), model.parent)
-    serving = dense.model_dump(include={"max_length", "precision"})
+    serving = dense.model_dump(include={"max_length", "precision", "dimensions"})
     serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(encoder).items()}
     # Those of other parts are the challenger's.
     spreads = {name: part.spread for name, part in search.parts.items() if name in TRAINED}

@@ -133,6 +133,7 @@ def train_retriever(
     facts = {
         "recipe": recipe,
         "dev documents": str(params.dev_documents),
+        "dimensions": str(dense.dimensions),
         "tables": digest_tables(tables),
     }
     # Gone with this process, however that ends, if nothing takes it over.
