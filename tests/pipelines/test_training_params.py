@@ -26,6 +26,7 @@ def merged(training: dict[str, Any], pool: int | None = None, **options: Any) ->
             for value in ([], [64, 128], [64, 64], "64+0")
         ),
         ({"dimensions": [8], "retriever": "sparse"}, "leave out dimensions"),
+        ({"adapter": {"rank": 8}, "retriever": "sparse"}, "leave out adapter"),
         *(
             ({"curriculum": kind}, rf'curriculum "{kind}" says how large .* set `sources: mixed`')
             for kind in ("linear", "step", "triggered")

@@ -1,4 +1,5 @@
 import json
+import sys
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -9,10 +10,12 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from tests.mined import mined
+from tests.training import resuming
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import Encoder, load_encoder
 from anmi.retrieval.kinds import training_precision
+from anmi.training.loop import CheckpointPlan
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
@@ -90,6 +93,80 @@ def test_the_first_dimensions_learn_where_they_are_trained(word_encoder):
     assert by_the_first([16, 4]) > 0.8 > by_the_first(None)
     with pytest.raises(AnmiError, match=r"training\.options\.dimensions begins with 32, .* 16 dim"):
         by_the_first([32, 2])
+
+
+@pytest.fixture
+def adapted():
+    pytest.importorskip("peft", reason="the extra adapter is not installed")
+    return {"precision": "float32", "learning_rate": 0.01}
+
+
+@pytest.mark.parametrize(
+    "modules", [None, ["query", "attention.self.value"], "layer.1.output.dense"]
+)
+@pytest.mark.parametrize("alpha", [None, 0.5])
+def test_an_adapter_trains_its_layers_and_is_merged_into_a_plain_model(
+    network_encoder, tmp_path, adapted, modules, alpha
+):
+    encoder = network_encoder(WORDS, layers=2)
+    first = deepcopy(encoder).state_dict()
+    settings = {"adapter": {"rank": 2, "modules": modules}, "alpha": alpha}
+    result = fit(encoder, output=tmp_path / "model", **adapted, **settings)
+    saved = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    assert saved.state_dict().keys() == first.keys()
+    moved = {}
+    for name, weight in saved.state_dict().items():
+        assert torch.equal(weight, result.model.state_dict()[name])
+        if not torch.equal(weight, first[name]):
+            moved[name] = (weight - first[name]).float()
+    ends = [modules] if isinstance(modules, str) else modules or ["dense", "query", "key", "value"]
+    assert moved
+    assert all(name.endswith(tuple(f"{end}.weight" for end in ends)) for name in moved)
+    assert max(int(torch.linalg.matrix_rank(change, rtol=1e-3)) for change in moved.values()) == 2
+    if alpha is not None:
+        whole = fit(network_encoder(WORDS, layers=2), **adapted, **settings | {"alpha": 1.0}).model
+        for name, change in moved.items():
+            last = whole.state_dict()[name] - first[name]
+            torch.testing.assert_close(change, alpha * last, rtol=1e-3, atol=1e-7)
+
+
+def test_a_killed_training_of_an_adapter_goes_on(tmp_path, adapted):
+    options = resuming.BERT | {"adapter": {"rank": 2}}
+    whole = resuming.fit(resuming.bert(tmp_path / "model"), None, **options)
+    plan = CheckpointPlan(tmp_path / "checkpoints")
+    calls = []
+
+    def kill(model):
+        calls.append(model)
+        if len(calls) == 3:
+            raise resuming.Killed
+        return 0.0
+
+    encoder = resuming.bert(tmp_path / "model")
+    with pytest.raises(resuming.Killed):
+        resuming.fit(encoder, plan, kill, **options)
+    result = resuming.fit(resuming.bert(tmp_path / "model"), plan, lambda model: 0.0, **options)
+    assert result.summary["resumed_from_step"] == 11
+    for name, weight in whole.model.state_dict().items():
+        torch.testing.assert_close(result.model.state_dict()[name], weight)
+
+
+def test_an_adapter_that_fits_nothing_or_changes_nothing_is_an_error(
+    network_encoder, encoder, adapted
+):
+    with pytest.raises(AnmiError, match=r'names "q_proj", .* among dense, key, query, value'):
+        fit(network_encoder(WORDS), adapter={"modules": ["query", "q_proj"]}, **adapted)
+    with pytest.raises(AnmiError, match="the encoder is a table"):
+        fit(encoder, adapter={})
+    half = network_encoder(WORDS).to(torch.bfloat16)
+    with pytest.raises(AnmiError, match=r"changed no vector .* saved in bfloat16"):
+        fit(half, adapter={}, **adapted | {"learning_rate": 1e-8})
+
+
+def test_without_peft_an_adapter_names_the_extra(network_encoder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(AnmiError, match=r"anmi-retrieval\[adapter\]"):
+        fit(network_encoder(WORDS), adapter={})
 
 
 def test_log_has_one_row_a_step(encoder):

@@ -46,6 +46,8 @@ from anmi.training.sampling import DrawnNegatives
 log = logging.getLogger(__name__)
 STATIC_LEARNING_RATE: Final = 1e-2
 TRANSFORMER_LEARNING_RATE: Final = 2e-5
+# What is added begins at 0, and is to reach in as many steps what all weights reach together.
+ADAPTER_LEARNING_RATE: Final = 2e-4
 # The newest so many stay, so that the one before remains should a kill have damaged the newest.
 _CHECKPOINTS_KEPT: Final = 2
 _PARTS: Final = ("encoder", "loss", "sampler")
@@ -487,6 +489,7 @@ def training_arguments(
 ) -> SentenceTransformerTrainingArguments:
     """Return what the library's trainer is told; ``steps`` are those of the whole training."""
     by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
+    by_kind = ADAPTER_LEARNING_RATE if options.adapter else by_kind
     # The recorder asks for checkpoints. The first of the steps of warm-up has a learning rate of 0,
     # so that a training of one step must not consist of it.
     arguments = SentenceTransformerTrainingArguments(

@@ -10,12 +10,27 @@ from anmi.selection.steps.registry import Params
 from anmi.training import parts
 
 START: Final = "start"
+_OF_DENSE: Final = ("dimensions", "adapter")
 Alpha = Annotated[float, Field(ge=0, le=1)] | Literal["start"]
 
 
 def _listed(value: Any) -> Any:
     # Kedro ends a setting of the command line at a comma.
     return value.split("+") if isinstance(value, str) else value
+
+
+class AdapterOptions(Params):
+    """Which weights beside those of linear layers are trained in their place (LoRA, arXiv 2106.09685)."""
+
+    rank: int = Field(16, ge=1, description="Rank of what is added to a matrix. 16: peft's guide.")
+    alpha: float = Field(
+        32, gt=0, description="What is added is multiplied by alpha / rank. 32: twice the rank."
+    )
+    modules: Annotated[tuple[str, ...] | None, BeforeValidator(_listed)] = Field(
+        None,
+        min_length=1,
+        description="Linear layers by the ends of their names, as q_proj. None: all of them.",
+    )
 
 
 class PseudoQueryOptions(Params):
@@ -67,7 +82,9 @@ class TrainingOptions(Params):
     learning_rate: float | None = Field(
         None,
         gt=0,
-        description="Peak of AdamW. None: 1e-2 for static encoders, 2e-5 for transformers.",
+        description=(
+            "Peak of AdamW. None: 1e-2 for static encoders, 2e-5 for transformers, 2e-4 for adapters."
+        ),
     )
     max_length: int | None = Field(
         None, ge=4, description="Most tokens of a text and its prompt. None: the encoder's."
@@ -138,6 +155,13 @@ class TrainingOptions(Params):
         description=(
             "Prefixes of vectors to train beside one another, the longest first (Matryoshka, arXiv"
             " 2205.13147): the loss is the sum of theirs. None: whole vectors, which are then best."
+        ),
+    )
+    adapter: AdapterOptions | None = Field(
+        None,
+        description=(
+            "Trains low-rank additions to linear layers, merged when saved, for networks whose"
+            " gradients and moments a card has no room for. None: all weights."
         ),
     )
     labels: float = Field(
@@ -249,23 +273,9 @@ class TrainingOptions(Params):
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:
-        mixed = self.sources.kind == "mixed"
-        if self.retriever == "sparse" and mixed:
-            raise ValueError(
-                "mixed sources interpolate directions, and a sparse retriever has none; use mined"
-                " ones"
-            )
-        if self.retriever == "sparse" and self.dimensions is not None:
-            raise ValueError(
-                "dimensions are prefixes of dense vectors, and each of a sparse retriever's is a"
-                " term; leave out dimensions"
-            )
-        if self.retriever == "sparse" and self.encoders == "two":
-            raise ValueError(
-                "a sparse retriever encodes queries and documents separately anyway; leave out"
-                " encoders"
-            )
-        if mixed and self.negatives is None:
+        if self.retriever == "sparse":
+            self._go_with_sparse()
+        if self.sources.kind == "mixed" and self.negatives is None:
             raise ValueError(
                 "with mixed sources `negatives` says how many are drawn, such as 7 a row"
             )
@@ -292,6 +302,24 @@ class TrainingOptions(Params):
             _ = self.of_companion
         return self
 
+    def _go_with_sparse(self) -> None:
+        if self.sources.kind == "mixed":
+            raise ValueError(
+                "mixed sources interpolate directions, and a sparse retriever has none; use mined"
+                " ones"
+            )
+        if self.encoders == "two":
+            raise ValueError(
+                "a sparse retriever encodes queries and documents separately anyway; leave out"
+                " encoders"
+            )
+        for name in _OF_DENSE:
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} is for dense retrievers, and a sparse one has weights of terms; leave"
+                    f" out {name}"
+                )
+
     def _go_with_pseudo_queries(self) -> None:
         """Refuse what needs negatives or judgments that pseudo-queries do not have."""
         wanted = {
@@ -316,8 +344,8 @@ class TrainingOptions(Params):
     @property
     def of_companion(self) -> TrainingOptions:
         """The options of the companion: those given here, but for what it has of its own."""
-        # Cosines and inner products of terms need temperatures of their own; terms have no prefix.
-        separate = {"companion", "temperature", "dimensions"}
+        # Cosines and inner products of terms need temperatures of their own.
+        separate = {"companion", "temperature", *_OF_DENSE}
         given = self.model_dump(exclude_unset=True, exclude=separate)
         return TrainingOptions(**given | (self.companion or {}))
 

@@ -11,8 +11,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
@@ -22,9 +23,11 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch.nn.functional import normalize
 from transformers.trainer_callback import PrinterCallback
 
-from anmi.errors import AnmiError
+from anmi.errors import AnmiError, installed
 from anmi.files import aside, room
+from anmi.ragged import Float32s
 from anmi.retrieval import kinds
+from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.tokens import Tokeniser
 from anmi.training import sampling
 from anmi.training.batch import Batcher, Guide, Row, read_rows
@@ -42,10 +45,12 @@ from anmi.training.losses import build_loss
 from anmi.training.losses.common import Loss
 from anmi.training.mixed import DNHSampler, Stock, neighbour_table
 from anmi.training.objective import ContrastiveObjective
-from anmi.training.options import START, Alpha, TrainingOptions
+from anmi.training.options import START, AdapterOptions, Alpha, TrainingOptions
 from anmi.training.parts import FixedTemperature, HansOptions
 
 logger = logging.getLogger(__name__)
+# By how much numbers of a vector differ that was computed twice.
+_SAME: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,8 @@ def train(
     ------
     AnmiError
         Rows are missing or inconsistent, the loss or a gradient became NaN or infinite, memory did
-        not suffice, no weight has changed, or the encoder has fewer dimensions than are trained.
+        not suffice, no weight has changed, the encoder has fewer dimensions than are trained, or an
+        adapter fits no layer or changed no vector.
     """
     kinds.settle_prompts(encoder)
     own_type = kinds.in_float32(encoder).saved_as
@@ -180,6 +186,7 @@ def train(
             evaluate_dev,
             checkpoint_minutes=math.inf if kept is None else options.checkpoint_minutes,
         )
+        adapter = options.adapter and Adapter.of(encoder, options.adapter, seed)
         loop = _loop(
             encoder,
             loss,
@@ -213,21 +220,11 @@ def train(
             arguments.batch_sampler = lambda *_, **__: batches
         if steps:
             loop.run(options, kept)
+    if adapter:
+        adapter.merge()
     log = recorder.log()
     alpha, moved = _settle(encoder, first, options.alpha, choose_alpha)
-    unchanged = None
-    if moved == 0.0:
-        unchanged = _unmoved(pseudo, log)
-    elif alpha == START:
-        unchanged = (
-            "the start was better on dev queries"
-            if options.alpha is None
-            else "alpha is set to start"
-        )
-    else:
-        _check_layers(encoder, first)
-    if unchanged is not None:
-        logger.warning("Training changed nothing: %s", unchanged)
+    unchanged = _unchanged(encoder, first, alpha, options, pseudo, log, moved=moved != 0)
     # A folder whose weights have several types is saved in float32.
     saved_as = options.save_dtype or (own_type if hasattr(torch, own_type) else "float32")
     summary = {
@@ -256,6 +253,8 @@ def train(
         "seed": seed,
     }
     _save(encoder, output, saved_as)
+    if adapter and unchanged is None:
+        adapter.check_vectors(saved_as)
     if kept:
         shutil.rmtree(kept, ignore_errors=True)
     neighbours = (
@@ -264,6 +263,82 @@ def train(
         else neighbour_table()
     )
     return TrainingResult(encoder, log, summary, recorder.drawn.table(), neighbours)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """Low-rank weights that are trained in the place of an encoder's own, which are frozen.
+
+    Attributes
+    ----------
+    encoder
+        Holds them until they are merged.
+    tuner
+        Of peft.
+    vectors
+        What the encoder gave before.
+    """
+
+    encoder: SentenceTransformer
+    tuner: Any
+    vectors: Float32s
+
+    @staticmethod
+    def of(encoder: SentenceTransformer, options: AdapterOptions, seed: int) -> Adapter:
+        """Put an adapter into the linear layers of an encoder.
+
+        Raises
+        ------
+        AnmiError
+            There are no such layers, or peft is not installed.
+        """
+        linear = [
+            f".{name}"
+            for name, module in encoder.named_modules()
+            if isinstance(module, torch.nn.Linear)
+        ]
+        if kinds.is_static(encoder):
+            raise AnmiError(
+                "training.options.adapter adapts layers of a network, and the encoder is a table:"
+                " leave it out"
+            )
+        peft = installed("peft", "training.options.adapter", "adapter")
+        names = sorted({name.rpartition(".")[2] for name in linear})
+        for module in options.modules or ():
+            if not any(name.endswith(f".{module}") for name in linear):
+                raise AnmiError(
+                    f'training.options.adapter.modules names "{module}", and no linear layer of the'
+                    f" encoder is called so: choose among {', '.join(names)}"
+                )
+        config = peft.LoraConfig(
+            r=options.rank,
+            lora_alpha=options.alpha,
+            target_modules=list(options.modules or names),
+        )
+        vectors = _probed(encoder)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            tuner = peft.LoraModel(encoder, {"default": config}, "default")
+        return Adapter(encoder, tuner, vectors)
+
+    def merge(self) -> None:
+        """Add the adapter to the weights, and leave those that it was for trainable."""
+        self.tuner.merge_and_unload()
+        for name in self.tuner.targeted_module_names:
+            self.encoder.get_submodule(name).weight.requires_grad_()
+
+    def check_vectors(self, dtype: str) -> None:
+        """Refuse a merged encoder that gives the vectors of before."""
+        if np.allclose(self.vectors, _probed(self.encoder), rtol=0, atol=_SAME):
+            raise AnmiError(
+                f"the adapter changed no vector of the encoder, whose weights are saved in {dtype}:"
+                " raise training.options.learning_rate, or set training.options.save_dtype=float32"
+            )
+
+
+def _probed(encoder: SentenceTransformer) -> Float32s:
+    settings = kinds.EncoderSettings(precision="float32")
+    return Encoder.of(encoder, settings).embed(["Every weight takes part in a vector."], "query")
 
 
 def by_inner_products(
@@ -433,6 +508,29 @@ def _read(rows: pd.DataFrame, options: TrainingOptions, stock: Stock | None) -> 
         about = dict(zip(stock.ids, stock.about.tolist(), strict=False))
         data = [replace(row, about=about.get(row.positive_id, -1)) for row in data]
     return sampling.with_hardness(data) if isinstance(options.hardness, HansOptions) else data
+
+
+def _unchanged(
+    encoder: SentenceTransformer,
+    first: Mapping[str, torch.Tensor],
+    alpha: Alpha,
+    options: TrainingOptions,
+    pseudo: sampling.PseudoRows | None,
+    log: pd.DataFrame,
+    *,
+    moved: bool,
+) -> str | None:
+    """Return why an encoder is as before, None where it is not; refuse one of which a layer is."""
+    if not moved:
+        reason = _unmoved(pseudo, log)
+    elif alpha == START:
+        by_dev = options.alpha is None
+        reason = "the start was better on dev queries" if by_dev else "alpha is set to start"
+    else:
+        _check_layers(encoder, first)
+        return None
+    logger.warning("Training changed nothing: %s", reason)
+    return reason
 
 
 def _unmoved(pseudo: sampling.PseudoRows | None, log: pd.DataFrame) -> str:
