@@ -163,6 +163,28 @@ def test_an_adapter_that_fits_nothing_or_changes_nothing_is_an_error(
         fit(half, adapter={}, **adapted | {"learning_rate": 1e-8})
 
 
+def test_layers_that_are_run_again_give_the_same_weights(network_encoder):
+    passes, weights = [], []
+    for checkpoint_layers in (False, True):
+        encoder = network_encoder(WORDS, layers=2)
+        layer = encoder.get_submodule("0.auto_model.encoder.layer.1.output.dense")
+        calls = []
+        layer.register_forward_hook(lambda *_, calls=calls: calls.append(torch.is_grad_enabled()))
+        result = fit(
+            encoder, checkpoint_layers=checkpoint_layers, precision="float32", recompute=False
+        )
+        passes.append(len(calls))
+        weights.append(result.model.state_dict())
+    assert passes[1] == 2 * passes[0]
+    for name, weight in weights[0].items():
+        torch.testing.assert_close(weights[1][name], weight)
+
+
+def test_moments_of_8_bits_want_a_card(encoder):
+    with pytest.raises(AnmiError, match="optimizer=adamw_8bit needs a CUDA card"):
+        fit(encoder, optimizer="adamw_8bit")
+
+
 def test_without_peft_an_adapter_names_the_extra(network_encoder, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(AnmiError, match=r"anmi-retrieval\[adapter\]"):

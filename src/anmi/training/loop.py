@@ -31,7 +31,7 @@ from transformers import TrainerCallback
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import ExportableState, ProgressCallback
 
-from anmi.errors import AnmiError, is_out_of_memory
+from anmi.errors import AnmiError, installed, is_out_of_memory
 from anmi.fingerprint import hash_value
 from anmi.ragged import Int64s
 from anmi.retrieval.encoders import fingerprint
@@ -524,7 +524,13 @@ def training_arguments(
 def build_optimizer(
     encoder: SentenceTransformer, loss: nn.Module, options: TrainingOptions, learning_rate: float
 ) -> torch.optim.Optimizer:
-    """AdamW; biases and norms (one-dimensional parameters), and what belongs to the loss, are not decayed."""
+    """AdamW; biases and norms (one-dimensional parameters), and what belongs to the loss, are not decayed.
+
+    Raises
+    ------
+    AnmiError
+        Moments of 8 bits are wanted, without a CUDA card or bitsandbytes.
+    """
     trainable = [p for p in encoder.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in trainable if p.ndim > 1], "weight_decay": options.weight_decay},
@@ -544,11 +550,18 @@ def build_optimizer(
         told |= {id(p) for p in parameters}
         rate = learning_rate if options.single_rate else getattr(of, "learning_rate", learning_rate)
         groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})
+    groups = [group for group in groups if group["params"]]
+    if options.optimizer == "adamw_8bit":
+        name = "training.options.optimizer=adamw_8bit"
+        if encoder.device.type != "cuda":
+            raise AnmiError(f"{name} needs a CUDA card, and none is used here: take adamw")
+        eight_bit: torch.optim.Optimizer = installed(
+            "bitsandbytes", name, "eight-bit", "take adamw"
+        ).optim.AdamW8bit(groups, lr=learning_rate)
+        return eight_bit
     # Fused is one pass over the memory instead of ten; for a table of token vectors they are a
     # third of the step.
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]], lr=learning_rate, fused=True
-    )
+    return torch.optim.AdamW(groups, lr=learning_rate, fused=True)
 
 
 def out_of_memory(
@@ -560,8 +573,10 @@ def out_of_memory(
     """
     advice = []
     if not static:
-        if not options.recompute:
+        if options.recompute is False:
             advice.append("set training.options.recompute=true (cached gradients, now off)")
+        if not options.checkpoint_layers:
+            advice.append("set training.options.checkpoint_layers=true")
         advice.append(f"lower tokens_per_pass (now {options.tokens_per_pass or 'chosen'})")
         advice.append(f"lower max_length (now {options.max_length or 'the limit of the encoder'})")
     advice.append(

@@ -20,7 +20,7 @@ def _listed(value: Any) -> Any:
 
 
 class AdapterOptions(Params):
-    """Which weights beside those of linear layers are trained in their place (LoRA, arXiv 2106.09685)."""
+    """What is added to linear layers and trained in their place (LoRA, arXiv 2106.09685)."""
 
     rank: int = Field(16, ge=1, description="Rank of what is added to a matrix. 16: peft's guide.")
     alpha: float = Field(
@@ -83,7 +83,8 @@ class TrainingOptions(Params):
         None,
         gt=0,
         description=(
-            "Peak of AdamW. None: 1e-2 for static encoders, 2e-5 for transformers, 2e-4 for adapters."
+            "Peak of AdamW. None: 1e-2 for static encoders, 2e-5 for transformers, 2e-4 for"
+            " adapters."
         ),
     )
     max_length: int | None = Field(
@@ -217,6 +218,20 @@ class TrainingOptions(Params):
         description=(
             "Gradient caching: a third more time, and memory is bounded by one pass. None: on a"
             " card only where a batch does not fit."
+        ),
+    )
+    checkpoint_layers: bool = Field(
+        False,
+        description=(
+            "Run each layer of a network again for its gradient: a third more time, and memory is"
+            " that of one layer. False: recompute bounds what most batches take."
+        ),
+    )
+    optimizer: Literal["adamw", "adamw_8bit"] = Field(
+        "adamw",
+        description=(
+            "adamw_8bit: moments of 8 bits, by bitsandbytes, on CUDA cards that 8 bytes a weight do"
+            " not fit. adamw: exact."
         ),
     )
     alpha: Alpha | None = Field(

@@ -441,6 +441,8 @@ def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> Sentenc
             f" {whole} dimensions: begin with {whole} or fewer"
         )
     encoder = kinds.two_encoders(encoder) if options.encoders == "two" else encoder
+    if options.checkpoint_layers:
+        encoder.gradient_checkpointing_enable({"use_reentrant": False})
     for module in encoder.modules():
         if isinstance(module, StaticEmbedding) and (table := module.embedding.weight).requires_grad:
             silent = (table == 0).all(dim=1).nonzero().ravel()
