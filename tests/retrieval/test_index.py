@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -259,6 +260,15 @@ def vectors(seed: int, count: int, width: int, copies: int = 0) -> np.ndarray:
     return made
 
 
+def product_in_tf32(queries: torch.Tensor, block: np.ndarray, room: np.ndarray) -> torch.Tensor:
+    """Multiply as badly as a card may: off by 2⁻⁹ of the lengths, which rounding numbers to 10 bits is at most."""
+    vectors = torch.tensor(block)
+    lengths = queries.norm(dim=1)[:, None] * vectors.norm(dim=1)
+    generator = torch.Generator().manual_seed(len(block))
+    error = torch.randint(0, 2, lengths.shape, generator=generator) * 2 - 1
+    return queries @ vectors.T + error * lengths * 2**-9
+
+
 @given(
     seed=st.integers(0, 2**32 - 1),
     count=st.integers(1, 300),
@@ -267,6 +277,7 @@ def vectors(seed: int, count: int, width: int, copies: int = 0) -> np.ndarray:
     rows=st.integers(1, 9),
     block=st.integers(1, 120),
     longest=st.sampled_from([1.0, 90.0]),
+    multiplied_by=st.sampled_from(["numpy", "torch", "a card in TF32"]),
     data=st.data(),
 )
 def test_the_nearest_are_those_of_a_full_sort(
@@ -277,6 +288,7 @@ def test_the_nearest_are_those_of_a_full_sort(
     rows: int,
     block: int,
     longest: float,
+    multiplied_by: str,
     data: st.DataObject,
 ) -> None:
     lengths = np.linspace(min(longest / 30, 1), longest, count, dtype=np.float32)
@@ -288,8 +300,12 @@ def test_the_nearest_are_those_of_a_full_sort(
     order = np.lexsort((everything, -full), axis=1)[:, :k]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact, "_ROWS", rows)
+        patch.setattr(exact, "_CARD_ROWS", rows)
         patch.setattr(exact, "_BLOCK", block)
-        found, scores = nearest(queries, documents, k, longest)
+        if multiplied_by == "a card in TF32":
+            patch.setattr(exact, "product", product_in_tf32)
+        device = None if multiplied_by == "numpy" else "cpu"
+        found, scores = nearest(queries, documents, k, longest, device)
     assert found.tolist() == order.tolist()
     assert (scores == np.take_along_axis(full, order, axis=1)).all()
 

@@ -3,16 +3,17 @@
 The last bits of a matrix product depend on the shape of its blocks and on the number of threads. So
 products only choose whom to score: a document stays as long as rounding may hide that it is among
 the best, and what stays is scored by one formula that looks at nothing but the two vectors. Results
-are the same for any blocks, shards and threads.
+are the same for any blocks, shards, threads and devices.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
-from anmi.ragged import Float32s, Int32s, in_rows
+from anmi.ragged import Float32s, Int32s, Int64s, in_rows
 
 
 def best(full: Float32s, k: int) -> tuple[Int32s, Float32s]:
@@ -47,6 +48,13 @@ _ROWS: Final = 512
 _BLOCK: Final = 8192
 # Of queries and wanted documents, which bounds memory where all documents are wanted.
 _CELLS: Final = 4_000_000
+# On a card, which takes more: each block of documents travels once for so many queries.
+_CARD_ROWS: Final = 8192
+# Scores from which on a product is worth starting torch and moving the documents to a card.
+_WORTH: Final = 2**26
+# Of lengths; what TF32 rounds off at most, once a torch that we do not own is set to use it.
+_CARD_SLACK: Final = 2.0**-8
+_CARDS: Final = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 # Documents kept for each that is wanted before those below the threshold are dropped again.
 _KEPT: Final = 4
 
@@ -93,8 +101,21 @@ def directions(vectors: Float32s) -> Float32s:
     return np.asarray(vectors / np.maximum(sizes, np.float32(1e-12))[:, None], np.float32)
 
 
+def card() -> str | None:
+    """Return the device of torch that multiplies faster; None without one, for which torch is not imported."""
+    if not any(Path(name).exists() for name in _CARDS):
+        return None
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else None
+
+
 def nearest(
-    queries: Float32s, embeddings: Float32s, k: int, longest: float = 1.0
+    queries: Float32s,
+    embeddings: Float32s,
+    k: int,
+    longest: float = 1.0,
+    device: str | None = None,
 ) -> tuple[Int32s, Float32s]:
     """Return the k nearest documents of each query.
 
@@ -106,6 +127,9 @@ def nearest(
         At most N.
     longest
         Length of the longest of the embeddings.
+    device
+        Of torch, which multiplies; it changes no result. None: the card where there is one and
+        enough to do, else NumPy.
 
     Returns
     -------
@@ -122,10 +146,13 @@ def nearest(
     embeddings = np.asarray(embeddings)
     documents = np.empty((len(queries), k), np.int32)
     scores = np.empty((len(queries), k), np.float32)
-    step = max(1, min(_ROWS, _CELLS // max(k, 1)))
+    if device is None and len(queries) * len(embeddings) >= _WORTH:
+        device = card()
+    rows = _CARD_ROWS if device else _ROWS
+    step = max(1, min(rows, _CELLS // max(k, 1)))
     for start in range(0, len(queries) if k else 0, step):
         some = np.ascontiguousarray(queries[start : start + step], np.float32)
-        candidates = _among_the_best(some, embeddings, k, longest)
+        candidates = _among_the_best(some, embeddings, k, longest, device)
         # Vectors of a training that diverged are NaN, and nothing is near them.
         values = np.nan_to_num(similarities(some, embeddings, candidates), nan=-np.inf)
         order = np.lexsort((candidates, -values))[:, :k]
@@ -134,26 +161,59 @@ def nearest(
     return documents, scores
 
 
-def _among_the_best(queries: Float32s, embeddings: Float32s, k: int, longest: float) -> Int32s:
+def product(queries: Any, block: Float32s, room: Float32s) -> Any:
+    """Multiply queries with a block of documents where the queries are: NumPy's into ``room``, or torch's."""
+    if isinstance(queries, np.ndarray):
+        return np.matmul(queries, block.T, out=room[:, : len(block)])
+    return queries @ queries.new_tensor(np.ascontiguousarray(block)).T
+
+
+def _kth_best(scores: Any, k: int) -> Float32s:
+    """Return the k-th best of more than k scores of each query, float32 [Q]."""
+    if isinstance(scores, np.ndarray):
+        return np.asarray(np.partition(scores, -k, axis=1)[:, -k])
+    return np.asarray(scores.topk(k)[0][:, -1].cpu())
+
+
+def _reaching(scores: Any, threshold: Float32s) -> tuple[Int64s, Int64s, Float32s]:
+    """Return row, column and value of the scores that reach the threshold of their row."""
+    if isinstance(scores, np.ndarray):
+        high = np.flatnonzero(scores >= threshold[:, None])
+        row, column = np.divmod(high, scores.shape[1])
+        return row, column, scores[row, column]
+    places = (scores >= scores.new_tensor(threshold)[:, None]).nonzero(as_tuple=True)
+    row, column, values = (np.asarray(part.cpu()) for part in (*places, scores[places]))
+    return row, column, values
+
+
+def _among_the_best(
+    queries: Float32s, embeddings: Float32s, k: int, longest: float, device: str | None
+) -> Int32s:
     """Return all documents that may be among the k best of each query for all that rounding hides, int32 [Q, ≥ k]."""
     count, size = embeddings.shape
     # Both sums of D products are off by D roundings at most, each way.
     reach = np.maximum(lengths(queries) * np.float32(longest), np.float32(1))
-    slack = reach * np.float32(4 * size * np.finfo(np.float32).eps)
+    rounding = 4 * size * np.finfo(np.float32).eps
+    slack = reach * np.float32(rounding + _CARD_SLACK if device else rounding)
     threshold = np.full(len(queries), -np.inf, np.float32)
     rows = np.zeros(0, np.int64)
     documents = np.zeros(0, np.int64)
     values = np.zeros(0, np.float32)
-    room = np.empty((len(queries), min(_BLOCK, count)), np.float32)
+    room = np.empty((0 if device else len(queries), min(_BLOCK, count)), np.float32)
+    left: Any = queries
+    if device:
+        import torch
+
+        left = torch.tensor(queries, device=device)
     for start in range(0, count, _BLOCK):
         block = embeddings[start : start + _BLOCK]
-        scores = np.matmul(queries, block.T, out=room[:, : len(block)])
+        scores = product(left, block, room)
         if start == 0 and len(block) > k:
-            threshold = np.partition(scores, len(block) - k, axis=1)[:, len(block) - k] - slack
-        row, place = np.divmod(np.flatnonzero(scores >= threshold[:, None]), len(block))
+            threshold = _kth_best(scores, k) - slack
+        row, column, high = _reaching(scores, threshold)
         rows = np.concatenate([rows, row])
-        documents = np.concatenate([documents, place + start])
-        values = np.concatenate([values, scores[row, place]])
+        documents = np.concatenate([documents, column + start])
+        values = np.concatenate([values, high])
         if len(rows) > _KEPT * k * len(queries) or start + _BLOCK >= count:
             # Raise the threshold to the k-th best so far, and drop what is below it. In units of
             # what a query can reach values are from -1 to 1.

@@ -21,7 +21,7 @@ from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.evaluation.retrieval import side_by_side
 from anmi.ragged import Bools, Float32s, Float64s, Int32s, Int64s
-from anmi.retrieval.kinds import resolve_precision
+from anmi.retrieval import exact
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.seeds import choose
 from anmi.training.batch import NegativeSampler, Row
@@ -182,7 +182,6 @@ class LatentIndex:
             np.zeros(0, np.int64),
             np.zeros((0, dimension), np.float32),
         ]
-        self._type = torch.bfloat16 if resolve_precision("auto") == "bfloat16" else torch.float32
         self.take()
 
     def add(self, documents: Int64s, vectors: Float32s) -> None:
@@ -198,17 +197,14 @@ class LatentIndex:
         """Copy what is held, to search it from now on."""
         # Arrays are made anew where something is added, never changed.
         self._copy = self._held
-        self.documents, vectors = self._copy
-        self._vectors = torch.from_numpy(vectors).to(self._type)
+        self.documents, self._vectors = self._copy
+        self._longest = float(exact.lengths(self._vectors).max(initial=0))
 
     def search(self, anchors: Float32s, count: int) -> Int64s:
         """Return the places of the nearest documents in the copy, int64 [n, count], nearest first; -1 for none."""
         found = min(count, len(self._vectors))
-        if not found or not len(anchors):
-            return np.full((len(anchors), count), -1, np.int64)
-        similarity = torch.from_numpy(anchors).to(self._type) @ self._vectors.T
-        places = torch.topk(similarity.float(), found)[1].numpy()
-        return np.pad(places, ((0, 0), (0, count - found)), constant_values=-1)
+        places, _ = exact.nearest(anchors, self._vectors, found, self._longest)
+        return np.pad(places.astype(np.int64), ((0, 0), (0, count - found)), constant_values=-1)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all it needs to go on elsewhere."""
