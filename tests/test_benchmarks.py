@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
 from anmi.corpus.sources import load_collection
 from anmi.errors import AnmiError
@@ -252,6 +253,25 @@ def test_what_became_a_fifth_worse_is_named() -> None:
     assert said.startswith("mining: ") and said.endswith("committed is 0.5")
     assert mining.worse(timed(99, None), timed(1, None)) == [], "there is no peer"
     assert {key for row in rows_of("speed.json") for key in row} == timed(1, 2)[0].keys()
+
+
+def test_operators_and_waits_of_a_step_are_counted() -> None:
+    gpu = script("gpu")
+    meter = gpu.Meter(rows=4, timed=1)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), foreach=False)
+    with meter:
+        for _ in range(4):
+            loss = model(torch.ones(4, 3)).sum()
+            assert loss.cpu().item() > -100
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    figures = meter.figures()
+    assert figures["waits a step"] == 2, ".cpu and .item"
+    # ones, addmm, sum; ones, mm, sum; two of the optimizer, and copies.
+    assert 8 <= figures["operators a step"] <= 12
+    assert 0 < figures["% of a step not torch's"] < 100 and figures["rows a second"] > 4
 
 
 # --- board ---
