@@ -222,20 +222,21 @@ def training(corpus: pd.DataFrame, _: Path) -> Iterator[Row]:
                 yield row(case, mine[unit], value, unit)
 
 
-def train_peer(model: Any, data: Dataset, loss: str, size: int, epochs: int = 1) -> None:
+def mine_peer(columns: Row, corpus: list[str], model: Any, negatives: int) -> Dataset:
+    """Mine by sentence-transformers: the first below 95 % of the positive's score among the 100 nearest."""
+    how = {"relative_margin": 0.05, "range_max": 100, "sampling_strategy": "top"}
+    size = 512 if HAS_CARD else 64
+    how |= {"num_negatives": negatives, "output_format": "n-tuple", "batch_size": size}
+    return mine_hard_negatives(Dataset.from_dict(columns), model, corpus=corpus, **how)
+
+
+def train_peer(model: Any, data: Dataset, loss: str, size: int, **settings: Any) -> None:
+    """Train by sentence-transformers, in place."""
     in_parts = {"mini_batch_size": 64} if loss != MNRL else {}
+    quiet = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+    settings = {"bf16": IS_BFLOAT16, "use_cpu": not HAS_CARD, "num_train_epochs": 1} | settings
     with tempfile.TemporaryDirectory() as folder:
-        arguments = Arguments(
-            output_dir=folder,
-            per_device_train_batch_size=size,
-            num_train_epochs=epochs,
-            bf16=IS_BFLOAT16,
-            use_cpu=not HAS_CARD,
-            report_to="none",
-            save_strategy="no",
-            logging_strategy="no",
-            disable_tqdm=True,
-        )
+        arguments = Arguments(folder, per_device_train_batch_size=size, **quiet, **settings)
         measured = getattr(losses, loss)(model, **in_parts)
         SentenceTransformerTrainer(model, arguments, data, loss=measured).train()
 
@@ -249,12 +250,9 @@ def whole(corpus: pd.DataFrame, place: Path) -> Iterator[Row]:
     pairs = {"anchor": [*queries[labels["query-id"]]]}
     pairs["positive"] = [texts[name] for name in labels["corpus-id"]]
     model = peer(256)
-    how = {"num_negatives": 7, "range_max": 100, "relative_margin": 0.05, "batch_size": 512}
     with torch.autocast(DEVICE, torch.bfloat16, enabled=IS_BFLOAT16):
-        mined = mine_hard_negatives(
-            Dataset.from_dict(pairs), model, [*texts.values()], output_format="n-tuple", **how
-        )
-    train_peer(model, mined, MNRL, 64, epochs=5)
+        mined = mine_peer(pairs, [*texts.values()], model, 7)
+    train_peer(model, mined, MNRL, 64, num_train_epochs=5)
     with torch.autocast(DEVICE, torch.bfloat16, enabled=IS_BFLOAT16):
         model.encode([*texts.values(), *queries], batch_size=512)
     theirs = now() - began

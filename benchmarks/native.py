@@ -13,7 +13,6 @@ what is there.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -123,18 +122,11 @@ def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, *, coll
 
 def peer(folder: Path, *, completed: bool) -> pd.Series:
     """Train by sentence-transformers alone on what a cell ingested; return nDCG@10 of every test query."""
-    from datasets import Dataset
-    from sentence_transformers import (
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-    )
-    from sentence_transformers.losses import MultipleNegativesRankingLoss
-    from sentence_transformers.util import mine_hard_negatives
-
     from anmi.corpus.texts import document_texts
     from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
     from anmi.evaluation.retrieval import ranked
     from anmi.retrieval.encoders import Encoder, load_encoder
+    from gpu import MNRL, mine_peer, train_peer
 
     measured = folder / f"{PEER}.parquet"
     if measured.is_file():
@@ -145,32 +137,10 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     pairs = qrels[qrels.relevance > 0].merge(queries[queries.split == "train"], on="query_id")
     columns = {"anchor": pairs.text.tolist(), "positive": pairs.document_id.map(texts).tolist()}
     model = load_encoder("static", MODELS)
-    data = mine_hard_negatives(
-        Dataset.from_dict(columns),
-        model,
-        corpus=texts.drop(new.document_id).tolist(),
-        relative_margin=0.05,
-        range_max=100,
-        num_negatives=5,
-        sampling_strategy="top",
-        output_format="n-tuple",
-        batch_size=64,
-    )
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=tempfile.mkdtemp(),
-        num_train_epochs=EPOCHS,
-        per_device_train_batch_size=64,
-        seed=1,
-        learning_rate=RATE,
-        warmup_steps=0.1,
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        disable_tqdm=True,
-        batch_sampler="no_duplicates",
-    )
-    loss = MultipleNegativesRankingLoss(model)
-    SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=loss).train()
+    data = mine_peer(columns, texts.drop(new.document_id).tolist(), model, 5)
+    how = {"num_train_epochs": EPOCHS, "learning_rate": RATE, "warmup_steps": 0.1, "seed": 1}
+    how |= {"batch_sampler": "no_duplicates", "use_cpu": True, "bf16": False}
+    train_peer(model, data, MNRL, 64, **how)
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
     truth = qrels[qrels.query_id.isin(asked.query_id)]
     judged = completed_judgments(truth, equivalents) if completed else truth
