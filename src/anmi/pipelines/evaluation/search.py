@@ -166,9 +166,7 @@ def network_settings(
     network = network_for(texts, store.path / "models", search.network)
     reason = network.reason
     if network.name is not None:
-        settings = dense.as_saved(
-            network.name, attention=None, model_kwargs={}, dimensions=None
-        )
+        settings = dense.as_saved(network.name, attention=None, model_kwargs={}, dimensions=None)
         seconds = 0.0
         if device(settings.device) == "cpu":
             encoder = Encoder(settings, store.path / "models", store)
