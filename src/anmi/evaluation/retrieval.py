@@ -143,12 +143,16 @@ def search_by(
     description: str = "",
 ) -> Search:
     """Encode, with the encoder's prompts, and return the exact search of these queries."""
-    from anmi.retrieval.index import build_index
-
     label = f"encoding for {description}" if description else ""
     documents = encoder.encode(document_texts, "document", label)
-    queries = encoder.encode(query_texts, "query")
-    index: Any = build_index(documents, [str(i) for i in range(len(document_texts))])
+    return search_vectors(encoder.encode(query_texts, "query"), documents)
+
+
+def search_vectors(queries: Any, documents: Any) -> Search:
+    """Return the exact search of queries among documents, vectors as :meth:`Encoder.encode` gives them."""
+    from anmi.retrieval.index import build_index
+
+    index: Any = build_index(documents, [str(place) for place in range(documents.shape[0])])
     return lambda count: Ranked(*index.search(queries, count))
 
 

@@ -188,7 +188,7 @@ def open_cross_encoder(name: str, max_length: int) -> Any:
         )
     pad_by_end(model)
     # Decoders look for the last token that is not padding.
-    config = getattr(model.model, "config", None)
+    config: Any = getattr(model.model, "config", None)
     if getattr(config, "pad_token_id", 0) is None:
         config.pad_token_id = model.tokenizer.pad_token_id
     return model

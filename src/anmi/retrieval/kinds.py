@@ -154,7 +154,7 @@ def training_precision(model: SentenceTransformer, precision: str) -> str:
 def pad_by_end(model: Any) -> None:
     """Let a tokenizer without a padding token pad by the one that ends texts, as decoders do; masked, it counts not."""
     for module in model.modules():
-        tokenizer = getattr(module, "tokenizer", None)
+        tokenizer: Any = getattr(module, "tokenizer", None)
         if getattr(tokenizer, "pad_token", "") is None:
             tokenizer.pad_token = tokenizer.eos_token
 

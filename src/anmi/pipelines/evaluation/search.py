@@ -367,7 +367,7 @@ def measure_dimensions(
 ) -> dict[str, float]:
     """Return nDCG@10 of held-out queries by each trained number of dimensions, up to those in use."""
     from anmi.evaluation.metrics import evaluate, of_documents
-    from anmi.evaluation.retrieval import Ranking
+    from anmi.evaluation.retrieval import Ranking, search_vectors
     from anmi.search.fit import CUT
 
     trained = (training_summary.get("options") or {}).get("dimensions")
@@ -377,15 +377,14 @@ def measure_dimensions(
         return {}
     part = changed(search_parts, terms, corpus, split.corpus).parts["dense"]
     assert part.encoder is not None
-    documents = part.index.vectors()
-    vectors = part.encode(held_out.text.tolist())
+    documents = np.asarray(part.index.vectors())
+    vectors = np.asarray(part.encode(held_out.text.tolist()))
     ranking = Ranking.of(held_out, split.qrels, split.corpus, CUT)
     truth = of_documents(split.qrels[split.qrels.query_id.isin(held_out.query_id)], corpus)
     means = {}
     for size in (size for size in trained if size <= documents.shape[1]):
-        index = build_index(part.encoder.prefix(documents, size), ranking.document_ids)
-        search = partial(index.search, part.encoder.prefix(vectors, size))
-        run = ranking.run(lambda count, search=search: Ranked(*search(count)))
+        prefixes = (part.encoder.prefix(block, size) for block in (vectors, documents))
+        run = ranking.run(search_vectors(*prefixes))
         scores = evaluate(truth, run, (CUT,))
         means[str(size)] = float(scores[f"ndcg@{CUT}"].mean())
     return means
