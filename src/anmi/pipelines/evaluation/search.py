@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +25,7 @@ from anmi.pipelines.training.nodes import labels_used
 from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import OF_CORPUS, Encoder, place_of
-from anmi.retrieval.fusion import DEPTH, Ranked, equal
+from anmi.retrieval.fusion import DEPTH, equal
 from anmi.retrieval.index import build_index, spread_of_scores
 from anmi.retrieval.kinds import EncoderSettings, device
 from anmi.retrieval.model_folder import is_sparse_folder
