@@ -166,3 +166,14 @@ def test_memory_that_does_not_suffice_is_told_with_what_to_lower(
     ):
         encoder.encode([LONG])
     assert ("dense.tokens_per_pass" in str(told.value)) == (task == "encoding texts")
+
+
+def test_weights_that_no_memory_holds_are_refused(network_encoder: Any, tmp_path: Path) -> None:
+    network_encoder(WORDS).save(str(tmp_path), create_model_card=False)
+    header = b'{"x": {"dtype": "BF16", "shape": [1048576, 1048576], "data_offsets": [0, 0]}}'
+    length = len(header).to_bytes(8, "little")
+    (tmp_path / "model.safetensors").write_bytes(length + header)
+    with pytest.raises(
+        AnmiError, match=r"take 4,096 GiB in float32, and cpu has .*a smaller model"
+    ):
+        load_encoder(str(tmp_path), tmp_path, device="cpu")

@@ -43,6 +43,7 @@ from anmi.retrieval.kinds import (
 from anmi.retrieval.model_folder import (
     LOADING,
     MINILM_SHA256,
+    check_memory,
     check_text_model,
     checked_model,
     loading,
@@ -171,6 +172,7 @@ def open_cross_encoder(name: str, max_length: int) -> Any:
     with loading(f'cross-encoder "{name}"', "give `minilm`, a folder that holds a cross-encoder"):
         folder = checked_model(name)
         check_text_model(folder, name)
+        check_memory(folder, name, device())
         model = CrossEncoder(str(folder), device=device(), trust_remote_code=False)
         model.max_seq_length = min(max_length, model.max_seq_length or max_length)
         network = type(model.model).__name__

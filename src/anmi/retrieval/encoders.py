@@ -33,6 +33,7 @@ from anmi.retrieval.kinds import (
 )
 from anmi.retrieval.model_folder import (
     MINILM_SHA256,
+    check_memory,
     check_text_model,
     checked_model,
     is_folder,
@@ -198,6 +199,7 @@ class Encoder:
 
                 return kinds.in_float32(load_sparse(folder, device))
             check_text_model(folder, name)
+            check_memory(folder, name, device)
             model = SentenceTransformer(
                 str(folder),
                 device=device,

@@ -8,6 +8,9 @@ could lead there is refused before any of them sees the folder.
 from __future__ import annotations
 
 import importlib.util
+import json
+import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -363,6 +366,35 @@ def check_text_model(folder: Path, name: str) -> None:
                 " of unlike length do not go together: name one as pad_token in"
                 f" {file.parent / 'tokenizer_config.json'}"
             )
+
+
+def check_memory(folder: Path, name: str, device: str) -> None:
+    """Refuse weights that a device cannot hold in float32; the system would end the run without a word."""
+    weights = sum(map(_count_weights, folder.rglob("model*.safetensors")))
+    needed = 4 * weights
+    memory = _memory_of(device)
+    if needed > memory:
+        raise AnmiError(
+            f'model "{name}" has {weights:,} weights, which take {needed >> 30:,} GiB in float32,'
+            f" and {device} has {memory >> 30:,} GiB: give a smaller model, or set dense.device to"
+            " one that has more"
+        )
+
+
+def _count_weights(file: Path) -> int:
+    with file.open("rb") as opened:
+        header = json.loads(opened.read(int.from_bytes(opened.read(_HEADER), "little")))
+    header.pop("__metadata__", None)
+    return sum(math.prod(tensor["shape"]) for tensor in header.values())
+
+
+def _memory_of(device: str) -> int:
+    """Return the bytes of a card, or of this machine."""
+    if not device.startswith("cuda"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    import torch
+
+    return torch.cuda.mem_get_info(device)[1]
 
 
 def _pads(folder: Path, name: str) -> bool:
