@@ -153,7 +153,7 @@ def word_encoder() -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def network_encoder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """Make a network with random weights that knows some words: a BERT, or a Qwen3 where the last token is pooled."""
+    """Make a network with random weights that knows some words: a BERT, a Qwen3 for ``lasttoken``."""
 
     def make(
         words: Sequence[str],

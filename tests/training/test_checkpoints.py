@@ -1,4 +1,4 @@
-"""Checkpoints of every kind, tiny and of random weights, are encoded and trained as sentence-transformers does."""
+"""Checkpoints of every kind are encoded and trained as sentence-transformers does."""
 
 from __future__ import annotations
 

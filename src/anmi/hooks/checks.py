@@ -152,16 +152,16 @@ class CheckHooks:
 
 
 def check_one_process() -> None:
-    """Refuse several processes of one run; each would mine, and training would wait for the others."""
+    """Refuse several processes of one run: each would mine, and wait for the others in training."""
     if (size := os.environ.get("WORLD_SIZE", "1")) not in ("", "1"):
         raise AnmiError(
-            f"WORLD_SIZE is {size}, as torchrun sets it, and a run takes one process and one device:"
+            f"WORLD_SIZE is {size}, as torchrun sets it, and a run is one process on one device:"
             " start it by `kedro run` alone, or unset WORLD_SIZE"
         )
 
 
 def check_device(name: str | None) -> None:
-    """Refuse a device that this machine does not have; encoding would, later. None needs no look at torch."""
+    """Refuse a device that this machine does not have; encoding would, later."""
     if name is not None:
         from anmi.retrieval.kinds import device
 

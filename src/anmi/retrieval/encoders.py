@@ -168,7 +168,7 @@ class Encoder:
         return kinds.exact_precision(self.model, self.settings.precision)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the model behind; other hardware computes as this does, on a device of its own number."""
+        """Leave the model behind; other hardware computes as this, on a device of its own number."""
         kind = (self.settings.device or "").partition(":")[0] or None
         update = {"precision": self.precision, "device": kind}
         settings = self.settings.model_copy(update=update)

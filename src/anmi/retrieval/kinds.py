@@ -56,7 +56,7 @@ def quiet() -> Iterator[None]:
 
 
 def device(name: str | None = None) -> str:
-    """Return the device of this machine that is named, else the first of ``cuda``, ``mps`` and ``cpu``.
+    """Return the device that is named, or else the first of ``cuda``, ``mps`` and ``cpu``.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def is_dot(model: Any) -> bool:
 
 
 def resolve_precision(precision: str, device_type: str | None = None) -> str:
-    """Return ``bfloat16`` or ``float32`` for ``auto``: the former where the device multiplies it in hardware."""
+    """Return ``bfloat16`` for ``auto`` where the device has it in hardware, else ``float32``."""
     if precision != "auto":
         return precision
     import torch
@@ -152,7 +152,7 @@ def training_precision(model: SentenceTransformer, precision: str) -> str:
 
 
 def pad_by_end(model: Any) -> None:
-    """Let a tokenizer without a padding token pad by the one that ends texts, as decoders do; masked, it counts not."""
+    """Let a tokenizer without a padding token pad by the one that ends texts; it is masked."""
     for module in model.modules():
         tokenizer: Any = getattr(module, "tokenizer", None)
         if getattr(tokenizer, "pad_token", "") is None:
@@ -327,7 +327,7 @@ class EncoderSettings(BaseModel):
     tokens_per_pass
         Tokens of a forward pass at most, see :func:`passes`; None goes by the memory of the card.
     device
-        ``cpu``, ``mps``, ``cuda`` or ``cuda:1``; None for the best that there is, see :func:`device`.
+        ``cpu``, ``mps``, ``cuda`` or ``cuda:1``; None for the best, see :func:`device`.
     attention
         Which implementation of attention runs it; None: the library's choice.
     model_kwargs

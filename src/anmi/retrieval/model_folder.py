@@ -369,7 +369,7 @@ def check_text_model(folder: Path, name: str) -> None:
 
 
 def check_memory(folder: Path, name: str, device: str) -> None:
-    """Refuse weights that a device cannot hold in float32; the system would end the run without a word."""
+    """Refuse weights that a device cannot hold in float32; the system would kill the run."""
     weights = sum(map(_count_weights, folder.rglob("model*.safetensors")))
     needed = 4 * weights
     memory = _memory_of(device)
@@ -398,7 +398,7 @@ def _memory_of(device: str) -> int:
 
 
 def _pads(folder: Path, name: str) -> bool:
-    """Tell whether a tokenizer has a token to pad with; one that cannot be opened is told of by who opens it."""
+    """Tell whether a tokenizer has a token to pad with; who opens it says why it cannot be."""
     for file in ("tokenizer_config.json", "special_tokens_map.json"):
         settings = _read(folder / file)
         if settings.get("pad_token") or settings.get("eos_token"):
