@@ -13,7 +13,7 @@ from anmi.retrieval.index import build_index
 from anmi.search import Part
 
 WORDS = [f"word{i}" for i in range(60)]
-ENCODER: dict[str, Any] = {"max_length": 256, "precision": "float32", "batch_size": 8}
+ENCODER: dict[str, Any] = {"max_length": 256, "precision": "float32", "tokens_per_pass": 2048}
 
 
 def part(name: str, vectors: Any, model: Path, spread: float = 1.0) -> Part:

@@ -62,15 +62,17 @@ class Tokeniser:
     model
         Of sentence-transformers.
     max_length
-        Most tokens of a prompt and its text, or None for the model's own limit. Tables of token
-        vectors have none and ignore it.
+        Most tokens of a prompt and its text, up to the model's own limit. Tables of token vectors
+        have none and ignore it.
     """
 
     def __init__(self, model: Any, max_length: int | None = None) -> None:
         self._model = model
         self._is_routed = is_routed(model)
         self._prompts = prompts_of(model)
-        self._cut = {} if max_length is None or is_static(model) else {"max_length": max_length}
+        self._cut = {}
+        if max_length is not None and not is_static(model):
+            self._cut = {"max_length": min(max_length, model.max_seq_length or max_length)}
         self._by_role: dict[str | None, _Remembered] = {}
 
     def lengths(self, texts: Sequence[str], role: str | None) -> Int64s:

@@ -160,7 +160,7 @@ HYBRID = {
 }
 
 
-ENCODER: dict[str, Any] = {"max_length": 256, "precision": "float32", "batch_size": 8}
+ENCODER: dict[str, Any] = {"max_length": 256, "precision": "float32", "tokens_per_pass": 2048}
 
 
 def part(name: str, model: Path, corpus: pd.DataFrame, spread: float = 1.0) -> Part:
