@@ -45,7 +45,7 @@ STATIC_AT_BEST: Final = f"{STATIC},training.options.learning_rate=0.02,training.
 
 
 class Matrix(NamedTuple):
-    """Systems, of which the first is what the others are tested against; names of collections; seeds; settings."""
+    """Systems, the first tested against the others; collections, by name or place; seeds; settings."""
 
     systems: list[str]
     collections: list[str]
@@ -93,18 +93,10 @@ def run(name: str, most: int = 3) -> int:
 
 def ablate(matrix: Matrix, output: Path, *more: str) -> int:
     """Run a matrix by the command that users have."""
-    places = ",".join(COLLECTIONS[each] for each in matrix.collections)
-    words = (
-        "--collections",
-        places,
-        "--seeds",
-        matrix.seeds,
-        "--params",
-        matrix.params,
-        "--output",
-        str(output),
-    )
-    return kedro("anmi", "ablate", *matrix.systems, *words, *more, check=False)
+    places = ",".join(COLLECTIONS.get(each, each) for each in matrix.collections)
+    words = ["--collections", places, "--seeds", matrix.seeds, "--output", str(output), *more]
+    words += ["--params", matrix.params]
+    return kedro("anmi", "ablate", *matrix.systems, *words, check=False)
 
 
 def newest(name: str) -> tuple[dict[str, Any], pd.DataFrame] | None:

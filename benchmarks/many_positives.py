@@ -38,13 +38,8 @@ def main() -> None:
         data = Path(name) / "data"
         write(Path(name) / "made")
         began = time.monotonic()
-        kedro(
-            "run",
-            "--params",
-            f"recipe=anmi,encoder=static,collection=beir:{name}/made",
-            data=data,
-            store=STORE,
-        )
+        params = f"recipe=anmi,encoder=static,collection=beir:{name}/made"
+        kedro("run", "--params", params, data=data, store=STORE)
         seconds = time.monotonic() - began
         record = json.loads(next(data.glob("runs/*/run.json")).read_text(encoding="utf-8"))
         most = max(record["nodes"], key=lambda node: node["peak_mib"])
@@ -55,18 +50,10 @@ def main() -> None:
         f"{DOCUMENTS} documents, {QUERIES} training queries with about {LABELS} labels: {rows}"
         f" rows; nDCG@10: {found}"
     )
-    save_cases(
-        __file__,
-        [
-            {"case": "many_positives_seconds", "value": round(seconds), "unit": "s", "note": told},
-            {
-                "case": "many_positives_gib",
-                "value": round(most["peak_mib"] / 1024, 2),
-                "unit": "GiB",
-                "note": most["node"],
-            },
-        ],
-    )
+    gib = round(most["peak_mib"] / 1024, 2)
+    time_case = {"case": "many_positives_seconds", "value": round(seconds), "unit": "s"}
+    memory_case = {"case": "many_positives_gib", "value": gib, "unit": "GiB", "note": most["node"]}
+    save_cases(__file__, [time_case | {"note": told}, memory_case])
 
 
 if __name__ == "__main__":

@@ -138,8 +138,8 @@ def peer(folder: Path, *, completed: bool) -> pd.Series:
     columns = {"anchor": pairs.text.tolist(), "positive": pairs.document_id.map(texts).tolist()}
     model = load_encoder("static", MODELS)
     data = mine_peer(columns, texts.drop(new.document_id).tolist(), model, 5)
-    how = {"num_train_epochs": EPOCHS, "learning_rate": RATE, "warmup_steps": 0.1, "seed": 1}
-    how |= {"batch_sampler": "no_duplicates", "use_cpu": True, "bf16": False}
+    how: dict[str, Any] = {"learning_rate": RATE, "warmup_steps": 0.1, "seed": 1, "bf16": False}
+    how |= {"num_train_epochs": EPOCHS, "batch_sampler": "no_duplicates", "use_cpu": True}
     train_peer(model, data, MNRL, 64, **how)
     asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
     truth = qrels[qrels.query_id.isin(asked.query_id)]

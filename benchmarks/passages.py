@@ -16,13 +16,13 @@ from typing import Any, Final
 import pandas as pd
 
 import common
-from ablation import SHARED
+from ablation import SHARED, Matrix, ablate
 from anmi.corpus.passages import cut_collection
 from anmi.corpus.sources import load_collection
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.evaluation.retrieval import ranked
 from anmi.retrieval.encoders import Encoder, load_encoder
-from common import METRIC, MODELS, ROOT, about, kedro, mean, save, write_beir
+from common import METRIC, MODELS, ROOT, about, mean, save, write_beir
 
 WORK: Final = common.WORK / "passages"
 CUTS: Final = {"auto": "anmi", "none": "anmi:ingestion.passages=none"}
@@ -48,22 +48,8 @@ def make_modules(folder: Path) -> None:
 def measured(encoder: str, collection: str, place: str) -> Iterator[dict[str, Any]]:
     """Run both ways with an encoder and yield a row for each system and bucket."""
     output = WORK / encoder / collection
-    words = (
-        "--collections",
-        f"{collection}={place}",
-        "--params",
-        f"encoder={encoder}",
-        "--output",
-        str(output),
-    )
-    kedro(
-        "anmi",
-        "ablate",
-        *(f"{name}={recipe}" for name, recipe in CUTS.items()),
-        "--seeds",
-        "1",
-        *words,
-    )
+    systems = [f"{name}={recipe}" for name, recipe in CUTS.items()]
+    ablate(Matrix(systems, [f"{collection}={place}"], "1", f"encoder={encoder}"), output)
     for passages in CUTS:
         table = pd.read_parquet(next(output.glob(f"*/{passages}/seed1/queries.parquet")))
         table = table[table.judgments == "original"]

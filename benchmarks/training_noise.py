@@ -42,14 +42,13 @@ def main() -> None:
         if not place.exists():
             kedro("run", "--pipelines", "mining,adaptation", "--params", PARAMS + name, data=place)
         for seed in sorted(set(SEEDS) - measured(place).keys()):
-            kedro(
-                "run",
+            words = [
                 "--pipelines",
                 "training,evaluation",
                 "--params",
                 f"{PARAMS}{name},seed={seed}",
-                data=place,
-            )
+            ]
+            kedro("run", *words, data=place)
         spread[name] = [measured(place)[seed] for seed in SEEDS]
     deviations = {name: float(np.std(values, ddof=1)) for name, values in spread.items()}
     told = (
@@ -60,13 +59,8 @@ def main() -> None:
         f"largest standard deviation over seeds {SEEDS} of one mining, recipe anmi, static:"
         f" {'; '.join(told)}"
     )
-    row = {
-        "case": "training_noise",
-        "value": round(max(deviations.values()), 4),
-        "unit": "nDCG@10",
-        "note": note,
-    }
-    save_cases(__file__, [row])
+    row = {"case": "training_noise", "value": round(max(deviations.values()), 4)}
+    save_cases(__file__, [row | {"unit": "nDCG@10", "note": note}])
 
 
 if __name__ == "__main__":

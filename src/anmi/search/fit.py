@@ -297,21 +297,28 @@ def fit_on_dev(
     dev_queries = dev_queries[dev_queries.query_id.isin(truth.query_id)]
     if dev_queries.empty:
         return unfitted(names, len(positives))
-    ranking = Ranking.of(dev_queries, truth, corpus, depth)
+    known = truth.query_id[truth.document_id.isin(positives)]
+    is_unlabelled = ~dev_queries.query_id.isin(known).to_numpy()
+    lists = labelled_lists(part_runs, corpus, dev_queries, truth, names=names, depth=depth)
+    return fit_weights(*lists, is_unlabelled, documents=len(positives), seed=seed)
+
+
+def labelled_lists(
+    part_runs: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    truth: pd.DataFrame,
+    *,
+    names: Iterable[str],
+    depth: int,
+) -> tuple[Lists, Spreads, Int32s, Float32s]:
+    """Return what each part ranks for queries and what is labelled, as :func:`fit_weights` takes them."""
+    ranking = Ranking.of(queries, truth, corpus, depth)
     lists, spreads = part_lists(part_runs[part_runs["rank"] <= depth], names, ranking)
     rows = np.asarray(truth.query_id.map(_places(ranking.query_ids)), np.int64)
     documents = np.asarray(truth.document_id.map(ranking.place), np.int64)
-    is_trained_on = truth.document_id.isin(positives).to_numpy(float)
-    is_labelled = np.bincount(rows, is_trained_on, minlength=len(dev_queries)) > 0
-    return fit_weights(
-        lists,
-        spreads,
-        side_by_side(rows, documents, len(dev_queries)),
-        _padded_values(rows, truth.relevance, len(dev_queries)),
-        ~is_labelled,
-        documents=len(positives),
-        seed=seed,
-    )
+    grades = _padded_values(rows, truth.relevance, len(queries))
+    return lists, spreads, side_by_side(rows, documents, len(queries)), grades
 
 
 def part_table(lists: PartLists, query_ids: list[str], document_ids: list[str]) -> pd.DataFrame:
