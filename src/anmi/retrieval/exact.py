@@ -102,7 +102,7 @@ def directions(vectors: Float32s) -> Float32s:
 
 
 def card() -> str | None:
-    """Return the device of torch that multiplies faster; None without one, for which torch is not imported."""
+    """Return the device of a card; None without one, for which torch is not imported."""
     if not any(Path(name).exists() for name in _CARDS):
         return None
     import torch
@@ -162,7 +162,7 @@ def nearest(
 
 
 def product(queries: Any, block: Float32s, room: Float32s) -> Any:
-    """Multiply queries with a block of documents where the queries are: NumPy's into ``room``, or torch's."""
+    """Multiply with a block of documents where the queries are: NumPy's into ``room``."""
     if isinstance(queries, np.ndarray):
         return np.matmul(queries, block.T, out=room[:, : len(block)])
     return queries @ queries.new_tensor(np.ascontiguousarray(block)).T

@@ -312,7 +312,7 @@ def labelled_lists(
     names: Iterable[str],
     depth: int,
 ) -> tuple[Lists, Spreads, Int32s, Float32s]:
-    """Return what each part ranks for queries and what is labelled, as :func:`fit_weights` takes them."""
+    """Return what parts rank and what is labelled, as :func:`fit_weights` takes it."""
     ranking = Ranking.of(queries, truth, corpus, depth)
     lists, spreads = part_lists(part_runs[part_runs["rank"] <= depth], names, ranking)
     rows = np.asarray(truth.query_id.map(_places(ranking.query_ids)), np.int64)
