@@ -35,7 +35,7 @@ from anmi.errors import (
 from anmi.files import disk_error
 from anmi.hooks.mlflow import tracked_at
 from anmi.hooks.record import flatten
-from anmi.pipelines.params import AuditParams, SearchParams, TrainAgain, sentence
+from anmi.pipelines.params import AuditParams, DenseParams, SearchParams, TrainAgain, sentence
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import check_base, check_text_model, is_folder, is_sparse_folder
 from anmi.seeds import is_seed
@@ -112,7 +112,8 @@ class CheckHooks:
         self._draws_on_facts = self._asks_corpus = False
         nodes = {node.short_name for node in pipeline.nodes}
         if "params:dense" in pipeline.inputs():
-            check_device(catalog.load("params:dense").device)
+            dense = DenseParams.model_validate(catalog.load("params:dense"))
+            check_device(dense.device)
         if "train_retriever" in nodes:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             options = merged_options(recipe, catalog.load("params:training"))
