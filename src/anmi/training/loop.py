@@ -524,7 +524,7 @@ def training_arguments(
 def build_optimizer(
     encoder: SentenceTransformer, loss: nn.Module, options: TrainingOptions, learning_rate: float
 ) -> torch.optim.Optimizer:
-    """AdamW; biases and norms (one-dimensional parameters), and what belongs to the loss, are not decayed.
+    """AdamW; biases, norms (one-dimensional parameters) and what the loss has are not decayed.
 
     Raises
     ------

@@ -322,6 +322,7 @@ def test_a_champion_keeps_its_prompts_whatever_todays_challenger_is_trained_with
         registry, tables, folder, search, asked_otherwise, tmp_path / "room"
     )
     assert read_beside(fetched, SERVING) == {
+        "dimensions": None,
         "max_length": 256,
         "precision": "float32",
         "prompt_query": "query ",

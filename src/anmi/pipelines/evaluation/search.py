@@ -364,7 +364,7 @@ def measure_dimensions(
     training_summary: Mapping[str, Any],
     params: EvaluationParams,
 ) -> dict[str, float]:
-    """Return nDCG@10 of held-out queries by each trained number of dimensions, up to those in use."""
+    """Return nDCG@10 of held-out queries by each trained number of dimensions in use."""
     from anmi.evaluation.metrics import evaluate, of_documents
     from anmi.evaluation.retrieval import Ranking, search_vectors
     from anmi.search.fit import CUT
