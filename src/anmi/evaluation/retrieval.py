@@ -149,7 +149,7 @@ def search_by(
 
 
 def search_vectors(queries: Any, documents: Any) -> Search:
-    """Return the exact search of queries among documents, vectors as :meth:`Encoder.encode` gives them."""
+    """Return the exact search of vectors of queries among those of documents."""
     from anmi.retrieval.index import build_index
 
     index: Any = build_index(documents, [str(place) for place in range(documents.shape[0])])

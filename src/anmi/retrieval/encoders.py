@@ -168,7 +168,7 @@ class Encoder:
         return kinds.exact_precision(self.model, self.settings.precision)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the model behind; other hardware computes as this, on a device of its own number."""
+        """Leave the model behind; other hardware has devices of other numbers."""
         kind = (self.settings.device or "").partition(":")[0] or None
         update = {"precision": self.precision, "device": kind}
         settings = self.settings.model_copy(update=update)
@@ -377,7 +377,7 @@ class Encoder:
         return result
 
     def _embed_finite(self, texts: list[str], role: Role | None) -> Float32s:
-        """Do what :meth:`embed` does for vectors that are kept, and refuse numbers that are none."""
+        """Do what :meth:`embed` does for vectors that are stored; refuse numbers that are none."""
         vectors = self.embed(texts, role)
         wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(wrong):

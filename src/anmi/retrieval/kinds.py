@@ -145,7 +145,7 @@ def exact_precision(model: SentenceTransformer | TokenTable, precision: str) -> 
 
 
 def training_precision(model: SentenceTransformer, precision: str) -> str:
-    """Resolve the precision of a training: ``float16``, scaled, on a card without bfloat16 in hardware."""
+    """Resolve the precision of a training: ``float16``, scaled, on a card without bfloat16."""
     exact = exact_precision(model, precision)
     is_old_card = precision == "auto" and exact == "float32" and model.device.type == "cuda"
     return "float16" if is_old_card and not is_static(model) else exact
@@ -180,7 +180,7 @@ _BYTES: Final = 3
 
 
 def default_tokens_per_pass(model: Any) -> int:
-    """Return how many tokens a pass takes where nobody says: by the card's memory, a power of two."""
+    """Return how many tokens a pass takes by default: by the card's memory, a power of two."""
     if model.device.type != "cuda":
         return _TOKENS
     import torch
@@ -193,8 +193,8 @@ def check_tokens_per_pass(most: int | None, lengths: Int64s, prefix: str) -> Non
     """Raise an AnmiError where the setting of that prefix is less than the tokens of a text."""
     if most is not None and lengths.max(initial=0) > most:
         raise AnmiError(
-            f"a text has {lengths.max():,} tokens, and {prefix}.tokens_per_pass={most} is less: raise"
-            f" it, or lower {prefix}.max_length"
+            f"a text has {lengths.max():,} tokens, and {prefix}.tokens_per_pass={most} is less:"
+            f" raise it, or lower {prefix}.max_length"
         )
 
 

@@ -1,4 +1,4 @@
-"""Each text is tokenised once a run, and a pass through a network holds a number of tokens, not of texts."""
+"""Each text is tokenised once a run; what a network reads is laid out from that."""
 
 from __future__ import annotations
 
@@ -10,47 +10,46 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from anmi.fingerprint import hash_value
 from anmi.ragged import Int32s, Int64s
 from anmi.retrieval.kinds import estimated_lengths, is_routed, is_static, prompts_of
 
-# What a network reads of several texts, and what a table of token vectors does.
-_PADDED: Final = ("input_ids", "attention_mask")
-_IN_A_ROW: Final = ("input_ids", "offsets")
+# Features that say no more of a text than its tokens: of tables of token vectors, and of networks.
+_IN_A_ROW: Final = {"input_ids", "offsets"}
+_PADDED: Final = {"input_ids", "attention_mask"}
+_OF_ONE_KIND: Final = "token_type_ids"
 # Texts tokenised at once, of like length: enough for several threads, and little padding.
 _TEXTS: Final = 2048
 # Of all texts that are remembered: a gigabyte.
-_MOST_NUMBERS: Final = 1 << 28
-# Tokenisers refuse two threads at once.
-_ALONE: Final = threading.Lock()
+_MOST_TOKENS: Final = 1 << 28
 # On a card lengths are multiples of it, so that shapes, and kernels made for them, come again.
 _LENGTHS: Final = 32
+# Tokenisers refuse two threads at once.
+_ALONE: Final = threading.Lock()
 
 
 class _Remembered:
-    """What networks read of texts, by text: numbers of tokens and whatever stands beside each, int32 [K, L].
+    """Numbers of tokens by text.
 
     Attributes
     ----------
     names
-        Of the K features; None before the first text, and empty where features are not one number
-        a token, so that texts are tokenised anew for each pass.
+        Of the features that are tensors; None before the first text.
     constants
         Features that are the same for all texts, such as the length of the prompt.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, Int32s] = {}
-        self.names: tuple[str, ...] | None = None
+        self.names: set[str] | None = None
         self.constants: dict[str, Any] = {}
-        self.numbers = 0
+        self.tokens = 0
 
 
 @lru_cache(maxsize=8)
 def _remembered(key: str) -> _Remembered:
-    """Return one object for all models that cut texts alike, such as an encoder before and after training."""
+    """Return one object for all models that cut texts alike, as before and after training."""
     return _Remembered()
 
 
@@ -78,90 +77,86 @@ class Tokeniser:
     def lengths(self, texts: Sequence[str], role: str | None) -> Int64s:
         """Return the number of tokens of each text with its prompt, [T].
 
-        It is estimated where the first module of the model gives other features than numbers by
-        token.
+        It is estimated where the first module of the model reads more of a text than its tokens.
         """
-        remembered = self._of_role(role)
         rows = self._rows(texts, role)
-        if not remembered.names:
+        if rows is None:
             return estimated_lengths(texts, self._model.max_seq_length)
-        return np.array([row.shape[1] for row in rows], np.int64)
+        return np.array([len(row) for row in rows], np.int64)
 
     def features(self, texts: Sequence[str], role: str | None) -> dict[str, Any]:
-        """Return what the model reads of the texts in one pass, as its ``preprocess`` does, on the processor."""
-        remembered = self._of_role(role)
+        """Return what the model reads of texts in one pass, as its ``preprocess`` does."""
         rows = self._rows(texts, role)
-        if not remembered.names:
+        if rows is None:
             return self._preprocess(texts, role)
-        if remembered.names == _IN_A_ROW[:1]:
-            lengths = np.array([row.shape[1] for row in rows])
-            tokens = np.concatenate(rows, axis=1)[0]
-            values = [tokens, np.cumsum(lengths) - lengths]
-            features = dict(zip(_IN_A_ROW, map(_tensor, values), strict=True))
+        remembered = self._of_role(role)
+        lengths = np.array([len(row) for row in rows])
+        tokens = np.concatenate(rows)
+        if remembered.names == _IN_A_ROW:
+            features = {"input_ids": tokens, "offsets": np.cumsum(lengths) - lengths}
         else:
-            features = dict(
-                zip(remembered.names, map(_tensor, self._padded(rows, role)), strict=True)
-            )
-        return {**features, **remembered.constants}
+            features = self._padded(tokens, lengths, role)
+        tensors = {
+            name: torch.from_numpy(values.astype(np.int64)) for name, values in features.items()
+        }
+        return tensors | remembered.constants
 
-    def _padded(self, rows: Sequence[Int32s], role: str | None) -> Int64s:
-        """Return features as one block, [K, T, L]."""
-        first = self._first(role)
-        names = self._of_role(role).names or ()
-        longest = max(row.shape[1] for row in rows)
+    def _padded(self, tokens: Int32s, lengths: Int64s, role: str | None) -> dict[str, Any]:
+        """Return features [T, L] of the tokens of T texts in a row."""
+        tokenizer = self._first(role).tokenizer
+        longest = int(lengths.max())
         if self._model.device.type != "cpu":
             most = max(longest, self._model.max_seq_length or longest)
             longest = min(-(-longest // _LENGTHS) * _LENGTHS, most)
-        padding = {
-            "input_ids": getattr(first.tokenizer, "pad_token_id", 0),
-            "token_type_ids": getattr(first.tokenizer, "pad_token_type_id", 0),
-        }
-        values = np.empty((len(names), len(rows), longest), np.int64)
-        for place, name in enumerate(names):
-            values[place] = padding.get(name, 0)
-        is_left = getattr(first.tokenizer, "padding_side", "right") == "left"
-        for place, row in enumerate(rows):
-            start = longest - row.shape[1] if is_left else 0
-            values[:, place, start : start + row.shape[1]] = row
-        return values
+        is_token = np.arange(longest) < lengths[:, None]
+        if tokenizer.padding_side == "left":
+            is_token = is_token[:, ::-1]
+        block = np.full(is_token.shape, tokenizer.pad_token_id, np.int64)
+        block[is_token] = tokens
+        features = {"input_ids": block, "attention_mask": is_token}
+        if _OF_ONE_KIND in (self._of_role(role).names or ()):
+            features[_OF_ONE_KIND] = np.zeros_like(block)
+        return features
 
-    def _rows(self, texts: Sequence[str], role: str | None) -> list[Int32s]:
+    def _rows(self, texts: Sequence[str], role: str | None) -> list[Int32s] | None:
+        """Return numbers of the tokens of each text; None where the model reads more than these."""
         remembered = self._of_role(role)
-        if remembered.names == ():
-            return []
-        absent = dict.fromkeys(text for text in texts if text not in remembered.rows)
-        by_length = sorted(absent, key=len)
+        absent = {text for text in texts if text not in remembered.rows}
+        by_length = sorted(absent, key=lambda text: (len(text), text))
         new_rows: dict[str, Int32s] = {}
         for start in range(0, len(by_length), _TEXTS):
             some = by_length[start : start + _TEXTS]
-            new_rows.update(zip(some, self._cut_rows(some, role), strict=False))
-        if remembered.names == ():
-            return []
-        if new_rows and remembered.numbers < _MOST_NUMBERS:
+            rows = self._cut_rows(some, role)
+            if rows is None:
+                return None
+            new_rows.update(zip(some, rows, strict=True))
+        if remembered.tokens < _MOST_TOKENS:
             remembered.rows.update(new_rows)
-            remembered.numbers += sum(row.size for row in new_rows.values())
+            remembered.tokens += sum(map(len, new_rows.values()))
         return [new_rows[text] if text in new_rows else remembered.rows[text] for text in texts]
 
-    def _cut_rows(self, texts: Sequence[str], role: str | None) -> list[Int32s]:
-        """Tokenise texts, and note what their features are called."""
-        features = self._preprocess(texts, role)
-        tensors = {name: value for name, value in features.items() if torch.is_tensor(value)}
+    def _cut_rows(self, texts: Sequence[str], role: str | None) -> list[Int32s] | None:
         remembered = self._of_role(role)
+        if remembered.names is not None and not self._are_tokens(remembered.names):
+            return None
+        features = self._preprocess(texts, role)
+        arrays = {name: value.numpy() for name, value in features.items() if torch.is_tensor(value)}
+        remembered.names = {*arrays}
         remembered.constants = {
-            name: value for name, value in features.items() if name not in tensors
+            name: value for name, value in features.items() if name not in arrays
         }
-        if set(tensors) == {*_IN_A_ROW}:
-            remembered.names = _IN_A_ROW[:1]
-            tokens = tensors["input_ids"].to(torch.int32).numpy()
-            return np.split(tokens[None], tensors["offsets"][1:].numpy(), axis=1)
-        shape = (len(texts), tensors["input_ids"].shape[-1])
-        if not {*_PADDED} <= {*tensors} or any(t.shape != shape for t in tensors.values()):
-            remembered.names = ()
-            return []
-        remembered.names = tuple(tensors)
-        block = torch.stack([*tensors.values()]).to(torch.int32).numpy()
-        is_token = tensors["attention_mask"].bool().numpy()
-        return [block[:, place, is_token[place]] for place in range(len(texts))]
+        if not self._are_tokens(remembered.names) or arrays.get(_OF_ONE_KIND, np.zeros(1)).any():
+            remembered.names = set()
+            return None
+        tokens = arrays["input_ids"].astype(np.int32)
+        if remembered.names == _IN_A_ROW:
+            return np.split(tokens, arrays["offsets"][1:])
+        is_token = arrays["attention_mask"].astype(bool)
+        return np.split(tokens[is_token], np.cumsum(is_token.sum(axis=1))[:-1])
+
+    @staticmethod
+    def _are_tokens(names: set[str]) -> bool:
+        return names == _IN_A_ROW or names - {_OF_ONE_KIND} == _PADDED
 
     def _preprocess(self, texts: Sequence[str], role: str | None) -> dict[str, Any]:
         prompt = self._prompts[role] if role else ""
@@ -176,29 +171,21 @@ class Tokeniser:
 
     def _of_role(self, role: str | None) -> _Remembered:
         if role not in self._by_role:
-            self._by_role[role] = self._shared(role) or _Remembered()
+            self._by_role[role] = self._shared(role)
         return self._by_role[role]
 
-    def _shared(self, role: str | None) -> _Remembered | None:
-        """Return what is remembered in this process for models that cut as this one; None where that cannot be told."""
+    def _shared(self, role: str | None) -> _Remembered:
+        """Return what this process remembers for all models that cut texts as this one."""
         first = self._first(role)
-        tokenizer = getattr(first, "tokenizer", None)
-        backend: Any = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        tokenizer: Any = getattr(first, "tokenizer", None)
+        backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not hasattr(backend, "to_str"):
-            return None
+            return _Remembered()
+        # A call leaves its truncation and padding behind.
+        cutting = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+        template = getattr(tokenizer, "chat_template", None)
         settings = first.get_config_dict() if hasattr(first, "get_config_dict") else {}
-        return _remembered(
-            hash_value(
-                [
-                    # A call leaves its truncation and padding behind.
-                    json.loads(backend.to_str()) | {"truncation": None, "padding": None},
-                    [getattr(tokenizer, name, None) for name in ("chat_template", "padding_side")],
-                    [type(first).__name__, settings, first.max_seq_length, self._cut],
-                    [self._prompts[role] if role else "", role if self._is_routed else None],
-                ]
-            )
-        )
-
-
-def _tensor(values: Any) -> Tensor:
-    return torch.from_numpy(np.asarray(values, np.int64))
+        module = [type(first).__name__, settings, first.max_seq_length, template]
+        prompt = self._prompts[role] if role else ""
+        route = role if self._is_routed else None
+        return _remembered(hash_value([cutting, module, self._cut, prompt, route]))

@@ -408,7 +408,7 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
             self.optimizer.zero_grad()
 
     def _spare_memory(self) -> bool:
-        """Choose what takes less memory where the options leave it open; return False where nothing is left."""
+        """Take less memory where the options leave it open; return False where they do not."""
         batcher = self.batcher
         tokens = batcher.tokens_per_pass or 0
         if self.options.recompute is None and not self.loss.recompute:

@@ -464,7 +464,7 @@ def _loop(
         encoder,
         loss,
         None if precision == "float32" else getattr(torch, precision),
-        # On a card it is turned on where memory does not suffice; a processor's system would stop us.
+        # A card says when memory does not suffice; on a processor the system would stop us.
         recompute=encoder.device.type != "cuda" if options.recompute is None else options.recompute,
         margin=getattr(options.sources, "margin", None),
         adversary=getattr(options.sources, "adversary", 0.0),
@@ -579,7 +579,7 @@ def _check_layers(encoder: SentenceTransformer, first: Mapping[str, torch.Tensor
 
 
 def _save(encoder: SentenceTransformer, output: Path | None, dtype: str) -> None:
-    """Save an encoder with weights of a type, and leave it with these, so that what is measured is what was saved."""
+    """Save an encoder with weights of a type, and leave it with these, as they are measured."""
     for weights in encoder.parameters():
         weights.data = weights.data.to(getattr(torch, dtype))
     if output is not None:
