@@ -150,7 +150,7 @@ def way(
         )
         collection = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
         collection["pseudo_queries"] = pseudo
-        asked = {name: trained[name] for name in ("dev_run", "training_summary")}
+        asked = {"training_summary": trained["training_summary"], "seed": 1}
         settings = SearchParams(parts=["bm25", "trained"])
         (folder / "none").mkdir()
         parts = make_parts(
@@ -178,7 +178,6 @@ def way(
             recipe="mine",
             search=settings,
             dense=dense,
-            seed=1,
             **collection,
             **asked,
         )

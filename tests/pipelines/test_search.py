@@ -133,18 +133,12 @@ class Run:
         if not labelled:
             given["queries"], given["qrels"] = given["queries"][:0], given["qrels"][:0]
         self.tables, self.trained = given, models[1]
-        corpus, queries, qrels, pseudo = given.values()
-        dev = with_pseudo_tests(corpus, queries, qrels, pseudo, [] if labelled else ["dev"])
+        corpus = given["corpus"]
         self.terms = terms = Terms.cut(document_texts(corpus), "en", "whitespace")
         with Store(folder) as store:
-            model = load_encoder(str(models[1]), folder)
-            asked = dev[1][dev[1].split == "dev"]
-            self.dev_run = ranked(Encoder.of(model, dense), asked, dev[2], dev[0], 100).assign(
-                retriever="dense"
-            )
             fitting: dict[str, Any] = {
                 **given,
-                "dev_run": self.dev_run,
+                "seed": 1,
                 "training_summary": {
                     "dev_queries": "labels" if labelled else "pseudo_queries",
                     "unchanged": unchanged,
@@ -174,7 +168,6 @@ class Run:
                 recipe="mine",
                 search=params,
                 dense=dense,
-                seed=1,
                 **fitting,
             )
             self.runs = run_systems(

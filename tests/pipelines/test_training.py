@@ -154,7 +154,6 @@ def test_without_labels_pseudo_queries_of_new_documents_are_dev(
         0,
         "pseudo_queries",
     )
-    assert set(made["dev_run"].query_id) == {"title:0:d20", "title:0:d21"}
     assert {row["queries"] for row in made["training_summary"]["alphas"]} == {"pseudo"}
     assert made["training_summary"]["alpha"] > 0
 
@@ -162,7 +161,6 @@ def test_without_labels_pseudo_queries_of_new_documents_are_dev(
 def test_pseudo_queries_join_fewer_than_twenty_dev_queries(train: Any) -> None:
     made = train(qrels=QRELS[~QRELS.query_id.isin(["q30", "q31"])])
     assert made["training_summary"]["dev_queries"] == "pseudo_queries"
-    assert set(made["dev_run"].query_id) == {*QUERIES.query_id[12:30], "title:0:d20", "title:0:d21"}
     counts = {row["queries"]: row["count"] for row in made["training_summary"]["alphas"]}
     assert counts == {"unlabelled": 18}, "what a label names keeps its text"
 
@@ -208,8 +206,6 @@ def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
             assert (folder / name).read_bytes() == (
                 alone[kind]["trained_model"] / name
             ).read_bytes()
-        found = made["dev_run"][made["dev_run"].retriever == kind].reset_index(drop=True)
-        pd.testing.assert_frame_equal(found, alone[kind]["dev_run"])
     summary, expected = made["training_summary"], alone["sparse"]["training_summary"]
     assert summary["companion"]["options"]["retriever"] == "sparse"
     assert summary["companion"]["alphas"] == expected["alphas"]

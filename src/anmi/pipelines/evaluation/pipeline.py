@@ -23,8 +23,8 @@ _DEV: Final = (
     "queries",
     "qrels",
     "pseudo_queries",
-    "dev_run",
     "training_summary",
+    "params:seed",
 )
 PARTS_MADE_OF: Final = by_name(
     "corpus_encoder",
@@ -58,7 +58,6 @@ def create_pipeline() -> Pipeline:
                     "params:recipe",
                     "params:search",
                     "params:dense",
-                    "params:seed",
                     info="collection_info",
                 ),
                 "measured_search",

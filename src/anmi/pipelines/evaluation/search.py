@@ -88,16 +88,23 @@ def dev_split(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
-    dev_run: pd.DataFrame,
     training_summary: Mapping[str, Any],
+    seed: int,
 ) -> Split:
-    """Return the dev queries that the trained retrievers ranked before they were trained on them.
+    """Return the labelled dev queries, on which the trained retrievers were not trained.
 
     Where too few are labelled, pseudo-queries are among them.
     """
+    _, labelled = labels_used(queries[:0], queries, labelled_share(training_summary), seed)
     lacking = ["dev"] if training_summary.get("dev_queries") == "pseudo_queries" else []
-    dev = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
-    return Split(dev[0], dev[1][dev[1].query_id.isin(dev_run.query_id)], dev[2])
+    dev = Split(*with_pseudo_tests(corpus, labelled, qrels, pseudo_queries, lacking))
+    is_dev = (dev.queries.split == "dev") & dev.queries.query_id.isin(dev.qrels.query_id)
+    return dev._replace(queries=dev.queries[is_dev])
+
+
+def labelled_share(training_summary: Mapping[str, Any]) -> float:
+    """Return the share of labels that a training used."""
+    return float((training_summary.get("options") or {}).get("labels", 1.0))
 
 
 def make_parts(
@@ -109,9 +116,9 @@ def make_parts(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
-    dev_run: pd.DataFrame,
     training_summary: Mapping[str, Any],
     encoder: str,
+    seed: int,
     search: SearchParams,
     dense: DenseParams,
     store: Store,
@@ -122,7 +129,7 @@ def make_parts(
     others are ``left_out``.
     """
     texts = document_texts(corpus)
-    dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
+    dev = dev_split(corpus, queries, qrels, pseudo_queries, training_summary, seed)
     network, reason = network_settings(texts, search, dense, store)
     # What is trained is called by its kind.
     sources = {
@@ -203,35 +210,24 @@ def rank_by_parts(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
-    dev_run: pd.DataFrame,
     training_summary: Mapping[str, Any],
     params: EvaluationParams,
+    seed: int,
 ) -> dict[str, pd.DataFrame]:
-    """Rank the corpus by each part for dev queries and for held-out ones.
-
-    For dev queries the trained parts have the ranking from before they were trained on them, which
-    is 100 deep; the other parts are ranked no deeper.
-    """
+    """Rank the corpus by each part for dev queries and for held-out ones."""
     fusion_depth = search_parts.settings["depth"]
-    dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
-    untrained = [name for name in search_parts.parts if name not in TRAINED]
+    dev = dev_split(corpus, queries, qrels, pseudo_queries, training_summary, seed)
     over_dev = changed(search_parts, terms, corpus, dev.corpus)
-    dev_runs = runs_of_parts(over_dev, dev, min(fusion_depth, DEPTH), untrained)
-    trained_runs = dev_run.rename(columns={"retriever": "part"})
-    spreads = {name: part.spread for name, part in search_parts.parts.items()}
-    trained_runs = trained_runs.assign(spread=trained_runs.part.map(spreads))
     test = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
     over_test = changed(search_parts, terms, corpus, test.corpus)
     return {
-        "dev_part_runs": pd.concat([dev_runs, trained_runs], ignore_index=True),
+        "dev_part_runs": runs_of_parts(over_dev, dev, min(fusion_depth, DEPTH)),
         "part_runs": runs_of_parts(over_test, test, max(depth, fusion_depth)),
     }
 
 
-def runs_of_parts(
-    search: HybridSearch, split: Split, depth: int, names: Sequence[str] | None = None
-) -> pd.DataFrame:
+def runs_of_parts(search: HybridSearch, split: Split, depth: int) -> pd.DataFrame:
     """Return what parts rank for the queries of a split, see :func:`anmi.search.fit.part_table`.
 
     A query that is a document is not among what it finds.
@@ -242,7 +238,7 @@ def runs_of_parts(
     if split.queries.empty:
         return pd.DataFrame(PART_COLUMNS, index=[])
     ranking = Ranking.of(split.queries, split.qrels, split.corpus, depth)
-    lists = search.lists(split.queries.text.tolist(), depth, names, ranking.own)
+    lists = search.lists(split.queries.text.tolist(), depth, None, ranking.own)
     return part_table(lists, ranking.query_ids, ranking.document_ids)
 
 
@@ -254,7 +250,6 @@ def fit_search(
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
-    dev_run: pd.DataFrame,
     training_summary: Mapping[str, Any],
     info: Mapping[str, Any],
     recipe: str,
@@ -270,12 +265,12 @@ def fit_search(
 
     unchanged = training_summary.get("unchanged")
     # An encoder that is as before learned of no label.
-    share = 0.0 if unchanged else (training_summary.get("options") or {}).get("labels", 1.0)
+    share = 0.0 if unchanged else labelled_share(training_summary)
     _, trained = labels_used(queries[:0], queries[queries.split == "train"], share, seed)
     is_labelled = qrels.query_id.isin(trained.query_id)
     labelled_ids = qrels.document_id[is_labelled & (qrels.relevance > 0)]
     positives = set(hits_of(corpus)[corpus.document_id.isin(labelled_ids)])
-    dev = dev_split(corpus, queries, qrels, pseudo_queries, dev_run, training_summary)
+    dev = dev_split(corpus, queries, qrels, pseudo_queries, training_summary, seed)
     # Pseudo-queries have the words of their document, and would give BM25 most of the weight.
     dev = dev._replace(queries=dev.queries[dev.queries.query_id.isin(queries.query_id)])
 

@@ -25,7 +25,6 @@ from anmi.retrieval.encoders import (
     place_of,
     save_corpus_encoder,
 )
-from anmi.retrieval.fusion import DEPTH
 from anmi.retrieval.kinds import is_static
 from anmi.retrieval.model_folder import check_base
 from anmi.retrieval.pool import RelatedDocuments
@@ -175,15 +174,12 @@ def train_retriever(
             positives=positives,
             guide=_guide(options, start, encoder, dense, old, seed, store),
         )
-        ranking = dev_ranking(Encoder.of(result.model, dense), *dev_tables).assign(
-            retriever=options.retriever
-        )
         about = {
             "options": options.model_dump(),
             "alphas": choice.curve if options.alpha is None else [],
         }
-        results.append((result, ranking, result.summary | about))
-    trained, rankings, (summary, *others) = zip(*results, strict=True)
+        results.append((result, result.summary | about))
+    trained, (summary, *others) = zip(*results, strict=True)
     summary |= {"adapted": bool(pseudo), "dev_queries": kind, "encoder": encoder, "recipe": recipe}
     summary["options"]["companion"] = merged.companion
     if others:
@@ -193,7 +189,6 @@ def train_retriever(
         "training_log": trained[0].log,
         "drawn_negatives": trained[0].drawn,
         "latent_neighbours": trained[0].neighbours,
-        "dev_run": pd.concat(rankings, ignore_index=True),
         "training_summary": summary,
     }
 
@@ -247,17 +242,6 @@ def _start(
         model = inference_free(static, document_texts(corpus))
     model[0].sub_modules["query"][0].weight.requires_grad_(options.sparsity.learned_queries)
     return model
-
-
-def dev_ranking(
-    encoder: Encoder, corpus: pd.DataFrame, queries: pd.DataFrame, qrels: pd.DataFrame
-) -> pd.DataFrame:
-    """Return what the dev queries with labels find in the whole corpus; no rows where there are none."""
-    from anmi.evaluation.retrieval import ranked
-
-    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
-    found = pd.DataFrame() if dev.empty else ranked(encoder, dev, qrels, corpus, DEPTH)
-    return found.reindex(columns=["query_id", "document_id", "score", "rank"])
 
 
 def labels_used(

@@ -33,7 +33,6 @@ TRAINED: Final = by_name(
     "training_summary",
     "drawn_negatives",
     "latent_neighbours",
-    "dev_run",
     trained_model="measured_model",
 )
 
