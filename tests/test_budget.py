@@ -18,17 +18,17 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 275_500,
+    "tokens": 280_600,
     "tokens a line": 9.1,
-    "empty names, %": 5.0,
+    "empty names, %": 4.9,
     "fmt: skip": 3,
     "packed assignments": 11,
-    "long functions": 38,
-    "lines over 100 columns": 769,
-    "files": 204,
+    "long functions": 37,
+    "lines over 100 columns": 763,
+    "files": 205,
     "recipes": 25,
-    "lines of tests": 33_720,
-    "lines of benchmarks": 5_820,
+    "lines of tests": 34_280,
+    "lines of benchmarks": 6_060,
     "words of docs": 25_000,
 }
 # Names that say what was done with a thing, not what it is.
