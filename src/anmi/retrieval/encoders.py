@@ -363,7 +363,9 @@ class Encoder:
                 return vectors if by_dot else torch.nn.functional.normalize(vectors, dim=1)
 
         if precision == "bfloat16" or model.device.type != "cpu":
-            parts = list(map(compute, features))
+            # Weights are turned into bfloat16 once, not for each pass.
+            with kinds.autocast(model, precision):
+                parts = list(map(compute, features))
         elif len(groups) == 1:
             with limited(1):
                 parts = [compute(next(features))]
