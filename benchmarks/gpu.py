@@ -158,20 +158,20 @@ def peer(length: int) -> SentenceTransformer:
 
 
 def rates(functions: list[Callable[[list[str]], Any]], texts: list[str]) -> list[float]:
-    """Return texts a second of each function, the best of four times, in turn."""
+    """Return texts a second of each function, the best of four times, in turn and of new texts."""
     for function in functions:
         function(texts[:8])
     times = np.empty((4, len(functions)))
-    for turn in times:
-        for place, function in enumerate(functions):
-            began = now()
-            function(texts)
-            turn[place] = now() - began
+    for turn, place in np.ndindex(times.shape):
+        some = [f"{turn} {text}" for text in texts]
+        began = now()
+        functions[place](some)
+        times[turn, place] = now() - began
     return [*(len(texts) / times.min(axis=0))]
 
 
 def encoding(corpus: pd.DataFrame, _: Path) -> Iterator[Row]:
-    """Yield texts a second by tokens of a text and of a pass, and of tokenising."""
+    """Yield texts a second by tokens of a text and of a pass."""
     texts = (corpus.title + " " + corpus.text).tolist()
     model = peer(256)
     ids = model.tokenizer(" ".join(texts[:500]), add_special_tokens=False)["input_ids"]
@@ -191,10 +191,6 @@ def encoding(corpus: pd.DataFrame, _: Path) -> Iterator[Row]:
         case = f"encode, {length or 'as many'} tokens a text, {tokens} a pass"
         encoders = [partial(encoder.encode, role="document"), encode_peer]
         yield row(case, *rates(encoders, chosen), "texts a second")
-    if hasattr(encoder, "tokeniser"):
-        features = partial(encoder.tokeniser.features, role="document")
-        case = "lay out a pass of 128 texts that were encoded before"
-        yield row(case, *rates([features, model.preprocess], texts[:128]), "texts a second")
 
 
 def training(corpus: pd.DataFrame, _: Path) -> Iterator[Row]:
