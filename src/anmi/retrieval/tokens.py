@@ -21,8 +21,8 @@ _PADDED: Final = {"input_ids", "attention_mask"}
 _OF_ONE_KIND: Final = "token_type_ids"
 # Texts tokenised at once, of like length: enough for several threads, and little padding.
 _TEXTS: Final = 2048
-# Of all texts that are remembered: a gigabyte.
-_MOST_TOKENS: Final = 1 << 28
+# Of the texts that are remembered: a quarter of a gigabyte; others are tokenised again.
+_MOST_TOKENS: Final = 1 << 26
 # On a card lengths are multiples of it, so that shapes, and kernels made for them, come again.
 _LENGTHS: Final = 32
 # Tokenisers refuse two threads at once.
