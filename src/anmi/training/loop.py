@@ -405,7 +405,9 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
             except torch.OutOfMemoryError:
                 if not self._spare_memory():
                     raise
+            # The error itself held what the step took until here.
             self.optimizer.zero_grad()
+            torch.cuda.empty_cache()
 
     def _spare_memory(self) -> bool:
         """Take less memory where the options leave it open; return False where they do not."""
