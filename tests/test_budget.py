@@ -28,7 +28,7 @@ MOST: Final = {
     "files": 205,
     "recipes": 25,
     "lines of tests": 34_280,
-    "lines of benchmarks": 6_060,
+    "lines of benchmarks": 6_070,
     "words of docs": 25_000,
 }
 # Names that say what was done with a thing, not what it is.

@@ -132,7 +132,7 @@ def test_an_adapter_trains_its_layers_and_is_merged_into_a_plain_model(
 
 def test_a_killed_training_of_an_adapter_goes_on(tmp_path, adapted):
     options = resuming.BERT | {"adapter": {"rank": 2}}
-    whole = resuming.fit(resuming.bert(tmp_path / "model"), None, **options)
+    whole = resuming.fit(resuming.bert(tmp_path / "model"), None, lambda model: 0.0, **options)
     plan = CheckpointPlan(tmp_path / "checkpoints")
     calls = []
 
