@@ -190,7 +190,8 @@ def encoding(corpus: pd.DataFrame, _: Path) -> Iterator[Row]:
 
         case = f"encode, {length or 'as many'} tokens a text, {tokens} a pass"
         encoders = [partial(encoder.encode, role="document"), encode_peer]
-        yield row(case, *rates(encoders, chosen), "texts a second")
+        found, theirs = rates(encoders, chosen)
+        yield row(case, found, theirs, "texts a second")
 
 
 def training(corpus: pd.DataFrame, _: Path) -> Iterator[Row]:

@@ -80,10 +80,21 @@ def test_commands_that_look_at_the_last_run(
     [c for c in commands() if c.startswith("kedro run") and not re.search("audit|retrain", c)],
 )
 def test_runs_on_own_data(
-    command: str, kedro: Any, new_place: Any, shared_data: Path, tmp_path: Path
+    command: str,
+    kedro: Any,
+    new_place: Any,
+    network_encoder: Any,
+    shared_data: Path,
+    tmp_path: Path,
 ) -> None:
     place = new_place(tmp_path)
-    words = shlex.split(command.replace("../shared/data", str(shared_data)))[1:]
+    command = command.replace("../shared/data", str(shared_data))
+    command = command.replace("beir:FOLDER", f"beir:{shared_data / 'scifact'}")
+    if of_hub := re.search(r"encoder=\w+/[\w.-]+", command):
+        # A network as small stands for it.
+        network_encoder(["cell", "gene", "risk"]).save(str(tmp_path / "network"))
+        command = command.replace(of_hub[0], f"encoder={tmp_path / 'network'}")
+    words = shlex.split(command, comments=True)[1:]
     words[words.index("--params") + 1] += f",ingestion.max_queries=100,{SMALL}"
     done = kedro(*words, data_root=place.data, store=place.store)
     assert done.returncode == 0, done.stdout + done.stderr
