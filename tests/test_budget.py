@@ -27,7 +27,7 @@ MOST: Final = {
     "lines over 100 columns": 763,
     "files": 205,
     "recipes": 25,
-    "lines of tests": 34_280,
+    "lines of tests": 34_290,
     "lines of benchmarks": 6_070,
     "words of docs": 25_000,
 }

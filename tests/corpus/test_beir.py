@@ -337,7 +337,11 @@ def test_a_run_of_trec_is_a_system_by_the_name_of_its_file(folder):
 TEXT = st.text(st.characters(codec="utf-8"), max_size=4)
 PLAIN = st.one_of(TEXT, st.lists(TEXT, max_size=2))
 ODD = st.one_of(
-    PLAIN, st.integers(), st.floats(allow_nan=False), st.none(), st.lists(st.integers(), max_size=2)
+    PLAIN,
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.none(),
+    st.lists(st.integers(), max_size=2),
 )
 
 

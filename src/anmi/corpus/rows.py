@@ -41,7 +41,7 @@ _NUMBER: Final = re.compile(r"_?\d+$")
 # A field of a table may be a whole book; the csv module's own limit is 128 kB.
 _LONGEST_FIELD: Final = 2**31 - 1
 _AT_ONCE: Final = 1000
-# NaN is what pandas and others write where there is nothing.
+# NaN is what pandas and others write where there is nothing; JSON has neither it nor infinities.
 _JSON: Final = json.JSONDecoder(parse_constant=lambda _: None)
 
 
