@@ -10,6 +10,7 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 METHODS = ROOT / "docs" / "methods.md"
@@ -77,3 +78,18 @@ def test_the_picture_of_false_negatives_has_the_measured_points(draw: Any) -> No
         line for line in first.get_lines() if line.get_label() == "below 95 % of the positive"
     ]
     assert line.get_xydata().tolist() == [list(expected)]
+
+
+def test_the_promises_of_the_reports_name_files_and_recipes_that_are_there() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    _, _, after = page.partition("## Promises of the reports")
+    table, _, _ = after.partition("\n## ")
+    names = re.findall(r"`((?:\w+/)+\w+\.py)`", table)
+    assert len(names) > 40
+    places = (ROOT, ROOT / "src" / "anmi")
+    assert not [name for name in names if not any((place / name).is_file() for place in places)]
+    recipes = yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"]
+    named = re.findall(r"`((?:anmi|hans|dnh|sparse)_\w+)`", table)
+    assert named
+    assert not set(named) - recipes.keys()
+    assert "not yet" not in table

@@ -259,6 +259,30 @@ def dnh_schedules() -> Figure:
     return figure
 
 
+def dnh_runs() -> Figure:
+    """Validation losses of the arms of benchmarks/dnh.py, and sources and gradient norms of two of them."""
+    measured = _results("dnh.json")
+    figure, parts = plt.subplots(1, 3, figsize=(7.2, 3.0), layout="constrained")
+    rows = [row for row in measured["rows"] if row["collection"] == "kg_webnlg/beir_en"]
+    colours = (GREY, BLUE, ORANGE, GREEN, PINK, VIOLET, BLUE, ORANGE)
+    styles = ["-"] * 6 + ["--"] * 2
+    for row, colour, style in zip(rows, colours, styles, strict=True):
+        parts[0].plot(row["steps"], row["validation_loss"], color=colour, ls=style, lw=1.5, label=row["arm"])
+    parts[0].set(title="validation loss", xlabel="step")
+    logs = {log["arm"]: log for log in measured["logs"]}
+    step, linear = logs["all, step"], logs["all, linear"]
+    shares = [step[f"share_{name}"] for name in ("random", "graph", "latent")]
+    parts[1].stackplot(step["step"], shares, colors=[GREY, BLUE, ORANGE], alpha=0.6, lw=0)
+    parts[1].set(title="all, step: sources", xlabel="step", ylim=(0, 1))
+    for log, colour in ((step, GREEN), (linear, PINK)):
+        parts[2].plot(log["step"], log["grad_norm"], color=colour, lw=1, label=log["arm"])
+    for change in step["transitions"]:
+        parts[2].axvline(change["step"], color=GREY, ls=":", lw=1)
+    parts[2].set(title="gradient norm", xlabel="step", yscale="log")
+    figure.legend(*parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=7)
+    return figure
+
+
 def scale() -> Figure:
     """Processor seconds and memory of the nodes of mining over the documents of made collections, as measured."""
     runs = _results("scale.json")["runs"]
@@ -281,7 +305,7 @@ def scale() -> Figure:
 
 PICTURES: Final = (
     stages, corpus_encoder, clean_and_hard, elo_zones, ceilings, debiased, mixture, simans, difficulty, hans,
-    dnh_schedules, scale,
+    dnh_schedules, dnh_runs, scale,
 )
 
 
