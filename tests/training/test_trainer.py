@@ -15,7 +15,10 @@ from tests.training import resuming
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import Encoder, load_encoder
 from anmi.retrieval.kinds import training_precision
+from anmi.training.batch import Batcher
 from anmi.training.loop import CheckpointPlan
+from anmi.training.losses import build_loss
+from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import TrainingOptions
 from anmi.training.trainer import train
 
@@ -189,6 +192,36 @@ def test_without_peft_an_adapter_names_the_extra(network_encoder, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(AnmiError, match=r"anmi-retrieval\[adapter\]"):
         fit(network_encoder(WORDS), adapter={})
+
+
+def test_a_single_rate_is_the_plain_loop_of_the_reports(encoder, monkeypatch):
+    batches = []
+    make = Batcher.__call__
+
+    def keep(batcher, rows):
+        batches.append(make(batcher, rows))
+        return batches[-1]
+
+    monkeypatch.setattr(Batcher, "__call__", keep)
+    rows = table().assign(positive_elo=15.0, negative_elo=[[14.0, 12.0]] * 20)
+    settings = {"loss": {"hybrid": {"targets": "raw"}}, "single_rate": True, "weight_decay": 0.01}
+    settings |= {"warmup": 0, "schedule": "constant"}
+    plain = deepcopy(encoder)
+    log = fit(encoder, rows, alpha=1.0, **settings).log
+    loss = build_loss(options(**settings), 8, seed=1)
+    objective = ContrastiveObjective(plain, loss)
+    optimizer = torch.optim.AdamW(objective.parameters(), lr=0.05)
+    for batch, temperature, norm in zip(batches, log.temperature, log.grad_norm, strict=True):
+        optimizer.zero_grad()
+        objective(batch).backward()
+        clipped = torch.nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
+        assert norm == pytest.approx(clipped.item(), rel=1e-4)
+        optimizer.step()
+        assert loss.temperature.report()["temperature"].item() == pytest.approx(
+            temperature, rel=1e-5
+        )
+    torch.testing.assert_close(plain[0].embedding.weight, encoder[0].embedding.weight)
+    assert log.grad_norm.max() > 10, "the head's gradient is the largest"
 
 
 def test_log_has_one_row_a_step(encoder):

@@ -379,7 +379,8 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     def _clip_grad_norm(self, model: Any) -> Any:
         if self.accelerator.scaler is not None:
             self.accelerator.scaler.unscale_(self.optimizer.optimizer)
-        return super()._clip_grad_norm(model)
+        # The objective holds the encoder and what the loss learns.
+        return super()._clip_grad_norm(self.loss if self.options.single_rate else model)
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm)
@@ -388,7 +389,7 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
             # The step is left out, and the next one scaled by half as much.
             self.recorder.grad_norm = None
             return norm
-        # The norm is that of the encoder; what the loss learns is small, and makes it NaN at most.
+        # What the loss learns beside the encoder is small, and makes it NaN at most.
         of_loss = [p.grad.norm() for p in self.loss.loss.parameters() if p.grad is not None]
         self.recorder.grad_norm = norm + 0 * sum(of_loss)
         return norm
@@ -526,7 +527,7 @@ def training_arguments(
 def build_optimizer(
     encoder: SentenceTransformer, loss: nn.Module, options: TrainingOptions, learning_rate: float
 ) -> torch.optim.Optimizer:
-    """AdamW; biases, norms (one-dimensional parameters) and what the loss has are not decayed.
+    """AdamW; only under ``single_rate`` are biases, norms and what the loss has decayed as well.
 
     Raises
     ------
@@ -534,9 +535,10 @@ def build_optimizer(
         Moments of 8 bits are wanted, without a CUDA card or bitsandbytes.
     """
     trainable = [p for p in encoder.parameters() if p.requires_grad]
+    decay_of_others = options.weight_decay if options.single_rate else 0.0
     groups: list[dict[str, Any]] = [
         {"params": [p for p in trainable if p.ndim > 1], "weight_decay": options.weight_decay},
-        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": decay_of_others},
     ]
     told: set[int] = set()
     own = {
@@ -551,7 +553,7 @@ def build_optimizer(
         parameters = [p for p in part.parameters() if id(p) not in told]
         told |= {id(p) for p in parameters}
         rate = learning_rate if options.single_rate else getattr(of, "learning_rate", learning_rate)
-        groups.append({"params": parameters, "weight_decay": 0.0, "lr": rate})
+        groups.append({"params": parameters, "weight_decay": decay_of_others, "lr": rate})
     groups = [group for group in groups if group["params"]]
     if options.optimizer == "adamw_8bit":
         name = "training.options.optimizer=adamw_8bit"

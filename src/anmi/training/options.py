@@ -197,7 +197,10 @@ class TrainingOptions(Params):
     )
     single_rate: bool = Field(
         False,
-        description="Learn temperature, τ⁺ and heads at the encoder's rate, as the reports do.",
+        description=(
+            "Learn temperature, τ⁺ and heads at the encoder's rate; clip and decay all, as the"
+            " reports do."
+        ),
     )
     weight_decay: float = Field(0.0, ge=0, description="Of matrices. 0: 0.01 changed no digit.")
     precision: Literal["auto", "bfloat16", "float16", "float32"] = Field(
