@@ -98,6 +98,7 @@ HANS: Final = [
     ("training.hardness.weight", {"low": 0.5, "high": 1.5, "direction": "falling"}, "6.3, formula"),
     ("training.hardness.temperature", {"low": 0.5, "high": 1.0, "direction": "rising"}, "6.4, formula"),
     ("training.hardness.temperature_is", "absolute", "6.4: similarity / temperature"),
+    ("training.temperature", {"kind": "fixed", "value": 1.0}, "2.3: the baseline's loss has none"),
     ("training.hardness.margin", {"low": 0.1, "high": 0.5, "direction": "falling"}, "6.5, formula"),
     ("training.hardness.margin_is", "added", "6.5"), ("training.hardness.margin_on", "similarity", "6.5"),
     ("training.hardness.detached", False, "5.1: jointly trained"), ("training.epochs", 1, "7.3"),
