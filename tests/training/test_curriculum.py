@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.mined import mined
+from tests.training.reports import code_of
 
 from anmi.errors import AnmiError
 from anmi.training import curriculum, parts
@@ -25,7 +26,8 @@ WINDOWS = [
     parts.TiersOptions(window="rank"),
     parts.LearningProgressOptions(window_steps=3),
     parts.LearningProgressOptions(window="rank", window_steps=3, as_published=True),
-    parts.BanditOptions(),
+    parts.LearningProgressOptions(window_steps=3, signals="validation+loss", every=2),
+    parts.BanditOptions(as_published=True),
 ]
 SCHEDULES = [
     parts.LinearOptions(),
@@ -111,12 +113,14 @@ def test_tiers_follow_each_other_in_equal_parts_and_see_the_gaps_of_methods():
     ]
 
 
-def test_the_dev_metric_is_the_reward_of_the_arm_that_was_held():
+@pytest.mark.parametrize("as_published", [False, True])
+def test_the_dev_metric_is_the_reward_of_the_arm_that_was_held(as_published):
     def posteriors():
         state = bandit.state_dict()
         return list(zip(state["alpha"], state["beta"], strict=True))
 
-    bandit, step = make(parts.BanditOptions()), 0
+    bandit, step = make(parts.BanditOptions(as_published=as_published)), 0
+    report = code_of("MultiArmedBanditCurriculum")() if as_published else None
     for validation in (0.9, 0.25, 0.5):
         arm, before = round(bandit.state.difficulty * 3), posteriors()
         for seen in (validation, None, None):
@@ -124,9 +128,13 @@ def test_the_dev_metric_is_the_reward_of_the_arm_that_was_held():
             bandit.observe(step, 1.0, 1.0, seen)
         change = np.zeros((4, 2))
         change[arm] = 0 if step == 3 else (validation, 1 - validation)
+        if report and step > 3:
+            report.update(arm, validation)
+        change = np.transpose([report.alphas, report.betas]) - before if report else change
         assert np.subtract(posteriors(), before) == pytest.approx(change)
-    with pytest.raises(AnmiError, match="no dev queries"):
-        make(parts.BanditOptions(), dev=False)
+    for options in (parts.BanditOptions(), parts.LearningProgressOptions(signals=["validation"])):
+        with pytest.raises(AnmiError, match="no dev queries"):
+            make(options, dev=False)
 
 
 def change_by(progress):
@@ -139,41 +147,66 @@ def relative(before, now):
     return (now - before) / abs(before)
 
 
-@pytest.mark.parametrize("as_published", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-def test_learning_progress_is_that_of_a_plain_loop(as_published, seed):
-    random, size = np.random.default_rng(seed), 4
-    losses, norms = (
-        np.exp(random.normal(0, 0.1 + 0.2 * seed, 60)).cumprod(),
+def series(seed):
+    """Losses, norms of gradients, and a dev metric by step."""
+    random = np.random.default_rng(seed)
+    losses = np.exp(random.normal(0, 0.1 + 0.2 * seed, 60)).cumprod()
+    return (
+        losses,
         random.uniform(0.1, 3, 60),
+        {step: random.uniform(0.4, 0.6) for step in range(3, 60, 7)},
     )
-    dev = {step: random.uniform(0.4, 0.6) for step in range(3, 60, 7)}
-    options = parts.LearningProgressOptions(window_steps=size, as_published=as_published)
+
+
+@pytest.mark.parametrize("signals", [("loss", "gradient", "validation"), ("validation", "loss")])
+@pytest.mark.parametrize("every", [4, 6])
+@pytest.mark.parametrize("seed", range(4))
+def test_learning_progress_is_that_of_a_plain_loop(signals, every, seed):
+    losses, norms, dev = series(seed)
+    size = 4
+    options = parts.LearningProgressOptions(window_steps=size, signals=signals, every=every)
     found = build_curriculum(options, 60, 1)
     difficulty, stabilities, told, measured = 0.0, [], [], False
     for step in range(1, 61):
         told, measured = ([*told, dev[step]], True) if step in dev else (told, measured)
         state = found.observe(step, losses[step - 1], norms[step - 1], dev.get(step))
-        before, now = (
-            losses[max(step - 2 * size, 0) : max(step - size, 0)],
-            losses[max(step - size, 0) : step],
-        )
-        window = norms[max(step - size, 0) : step]
-        stability = 1 / (1 + window.std() / window.mean())
-        if as_published:
-            decrease = -relative(before.mean(), now.mean()) if step >= 2 * size else 0.0
-            difficulty += change_by((decrease + (stability if step >= size else 0.0)) / 2)
-        elif step % size == 0:
-            signals = [-relative(before.mean(), now.mean())] if step >= 2 * size else []
-            signals += [stability - np.mean(stabilities)] if stabilities else []
-            stabilities.append(stability)
+        if step % every == 0:
+            before = losses[max(step - 2 * size, 0) : step - size]
+            now = losses[step - size : step]
+            window = norms[step - size : step]
+            stability = 1 / (1 + window.std() / window.mean())
+            progress = [-relative(before.mean(), now.mean())] if step >= 2 * size else []
+            if "gradient" in signals:
+                progress += [stability - np.mean(stabilities)] if stabilities else []
+                stabilities.append(stability)
             count = min(len(told) // 2, 3)
             if measured and count:
-                signals.append(relative(np.mean(told[-2 * count : -count]), np.mean(told[-count:])))
+                gain = relative(np.mean(told[-2 * count : -count]), np.mean(told[-count:]))
+                progress.append(gain)
                 measured = False
-            difficulty += change_by(np.mean(signals)) if signals else 0.0
-        difficulty = min(max(difficulty, 0.0), 1.0)
+            difficulty += change_by(np.mean(progress)) if progress else 0.0
+            difficulty = min(max(difficulty, 0.0), 1.0)
         assert state.difficulty == pytest.approx(difficulty), step
+
+
+@pytest.mark.parametrize("signals", [None, ("validation",), ("loss", "validation")])
+@pytest.mark.parametrize("every", [None, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_as_published_it_is_the_code_of_the_report(signals, every, seed):
+    losses, norms, dev = series(seed)
+    options = parts.LearningProgressOptions(
+        window_steps=4, signals=signals, every=every, as_published=True
+    )
+    found = build_curriculum(options, 60, 1, negatives=7)
+    report = code_of("LearningProgressCurriculum")(4, signals or ["loss", "gradient"])
+    for step, (loss, norm) in enumerate(zip(losses, norms, strict=True), start=1):
+        state = found.observe(step, loss, norm, dev.get(step))
+        report.validation_history += [dev[step]] if step in dev else []
+        if step % (every or 1) == 0:
+            report.update(loss, norm)
+        assert state.difficulty == pytest.approx(report.difficulty), step
+        assert (state.low, state.high) == pytest.approx(report.get_elo_gap_threshold())
+        assert state.negatives == report.get_negative_count(7)
 
 
 @pytest.mark.parametrize(

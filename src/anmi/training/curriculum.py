@@ -6,6 +6,7 @@ import copy
 import logging
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -167,6 +168,7 @@ _UP = 0.05
 _DOWN = 0.1
 _PUSH = 0.02
 _VALIDATIONS: Final = 3
+_PUBLISHED_VALIDATIONS: Final = 5
 # Share of negatives that come on top at difficulty 1 (methods §3.6).
 _GROWTH: Final = 0.5
 
@@ -217,8 +219,8 @@ class LearningProgress(Curriculum):
     """Makes training harder while it makes progress, and easier when it goes backwards (methods §3.6).
 
     The idea is that of Graves et al., "Automated Curriculum Learning for Neural Networks", 2017;
-    signals and policy are those of the ANMI 2.1 report. After every window of steps the progress is
-    the mean of what is known of
+    signals and policy are those of the ANMI 2.1 report. After every window of steps (or as ``every``
+    says) the progress is the mean of what is known of the signals
 
     - the relative decrease of the mean loss from the window before to this one;
     - the stability 1/(1 + CV) of the gradient norm in this window, minus the mean stability at all
@@ -230,7 +232,8 @@ class LearningProgress(Curriculum):
 
     As published it decides in every step, by the two windows of 100 steps behind it: the decrease
     and the uncentred stability, each 0 as long as its windows are not full. So difficulty is 1
-    after 50 steps and stays there.
+    after 50 steps and stays there. The gain is 0 there before the fifth measurement, and counts in
+    every step.
     """
 
     remembers = (
@@ -248,6 +251,9 @@ class LearningProgress(Curriculum):
         super().__init__(options, course)
         usual = 100 if options.as_published else min(max(round(course.steps / 20), 5), 100)
         self._window = options.window_steps or usual
+        self._every = options.every or (1 if options.as_published else self._window)
+        known = ("loss", "gradient", "validation")
+        self._kinds = options.signals or (known[:2] if options.as_published else known)
         self._difficulty = 0.0
         self._seen = 0
         # Of the last two windows, and of the last one; None where gradients are not clipped, and so
@@ -269,36 +275,37 @@ class LearningProgress(Curriculum):
             self._validations = [*self._validations, seen.validation][-2 * _VALIDATIONS :]
             self._validated = True
         self._seen += 1
+        is_due = self._seen % self._every == 0
+        if self._options.as_published and not is_due:
+            return
         self._losses = [*self._losses, seen.loss][-2 * self._window :]
         self._norms = [*self._norms, seen.grad_norm if math.isfinite(seen.grad_norm) else None][
             -self._window :
         ]
-        if signals := self._signals():
+        signals = self._signals() if is_due else []
+        if signals:
             self._difficulty = min(
                 max(self._difficulty + _change(statistics.fmean(signals)), 0.0), 1.0
             )
 
     def _signals(self) -> list[float]:
-        """What a decision goes by; nothing where none is due."""
+        """What a decision goes by."""
         if self._options.as_published:
-            full = len(self._norms) == self._window
-            return [self._decrease() or 0.0, (self._steadiness() or 0.0) if full else 0.0]
-        if self._seen % self._window:
-            return []
-        return [
-            signal
-            for signal in (self._decrease(), self._stability(), self._gain())
-            if signal is not None
-        ]
+            is_full = len(self._norms) == self._window
+            progress = {
+                "loss": self._decrease(),
+                "gradient": self._steadiness() if is_full else None,
+                "validation": self._published_gain(),
+            }
+            return [progress[kind] or 0.0 for kind in self._kinds]
+        measures = {"loss": self._decrease, "gradient": self._stability, "validation": self._gain}
+        signals = (measures[kind]() for kind in self._kinds)
+        return [signal for signal in signals if signal is not None]
 
     def _decrease(self) -> float | None:
         if len(self._losses) < 2 * self._window:
             return None
-        before, now = (
-            statistics.fmean(part)
-            for part in (self._losses[: self._window], self._losses[self._window :])
-        )
-        return (before - now) / max(abs(before), 1e-12)
+        return -_relative_gain(self._losses[: self._window], self._losses[self._window :])
 
     def _steadiness(self) -> float | None:
         """1/(1 + CV) of the norms of the window."""
@@ -317,14 +324,23 @@ class LearningProgress(Curriculum):
         self._mean_stability += (stability - mean_before) / self._stabilities
         return stability - mean_before if known else None
 
+    def _published_gain(self) -> float | None:
+        values = self._validations
+        if len(values) < _PUBLISHED_VALIDATIONS:
+            return None
+        return _relative_gain(values[:-_VALIDATIONS], values[-_VALIDATIONS:])
+
     def _gain(self) -> float | None:
         count = min(len(self._validations) // 2, _VALIDATIONS)
         if not self._validated or not count:
             return None
         self._validated = False
-        now = statistics.fmean(self._validations[-count:])
-        before = statistics.fmean(self._validations[-2 * count : -count])
-        return (now - before) / max(abs(before), 1e-12)
+        return _relative_gain(self._validations[-2 * count : -count], self._validations[-count:])
+
+
+def _relative_gain(before: Sequence[float], now: Sequence[float]) -> float:
+    mean_before = statistics.fmean(before)
+    return (statistics.fmean(now) - mean_before) / max(abs(mean_before), 1e-12)
 
 
 def _change(progress: float) -> float:
@@ -335,12 +351,17 @@ def _change(progress: float) -> float:
     return _PUSH if progress < _PLATEAU else 0.0
 
 
+# Reward above which an arm has won, as published.
+_HALF: Final = 0.5
+
+
 class Bandit(Curriculum):
     """Chooses among difficulties by Thompson sampling (methods §3.6).
 
     Every arm is a difficulty with a Beta posterior of its reward, at first Beta(1, 1). An arm drawn
-    is held until the dev metric is measured, whose value r rewards it by α += r, β += 1 − r. Draws
-    come from the stream ``training/bandit``, keyed by the step.
+    is held until the dev metric is measured, whose value r rewards it by α += r, β += 1 − r; as
+    published r counts as 1 above ½, and else as 0. Draws come from the stream ``training/bandit``,
+    keyed by the step.
     """
 
     remembers = ("arm", "alpha", "beta", "held")
@@ -363,6 +384,8 @@ class Bandit(Curriculum):
         # What was measured before the first step is nobody's.
         if seen.validation is not None and self._held:
             reward = min(max(seen.validation, 0.0), 1.0)
+            if self._options.as_published:
+                reward = float(reward > _HALF)
             self._alpha[self._arm] += reward
             self._beta[self._arm] += 1 - reward
             self._arm = self._draw(seen.step)

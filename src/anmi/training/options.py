@@ -14,11 +14,6 @@ _OF_DENSE: Final = ("dimensions", "adapter")
 Alpha = Annotated[float, Field(ge=0, le=1)] | Literal["start"]
 
 
-def _listed(value: Any) -> Any:
-    # Kedro ends a setting of the command line at a comma.
-    return value.split("+") if isinstance(value, str) else value
-
-
 class AdapterOptions(Params):
     """What is added to linear layers and trained in their place (LoRA, arXiv 2106.09685)."""
 
@@ -26,7 +21,7 @@ class AdapterOptions(Params):
     alpha: float = Field(
         32, gt=0, description="What is added is multiplied by alpha / rank. 32: twice the rank."
     )
-    modules: Annotated[tuple[str, ...] | None, BeforeValidator(_listed)] = Field(
+    modules: Annotated[tuple[str, ...] | None, BeforeValidator(parts.listed)] = Field(
         None,
         min_length=1,
         description="Linear layers by the ends of their names, as q_proj. None: all of them.",
@@ -151,7 +146,7 @@ class TrainingOptions(Params):
             " several times as long."
         ),
     )
-    dimensions: Annotated[tuple[int, ...] | None, BeforeValidator(_listed)] = Field(
+    dimensions: Annotated[tuple[int, ...] | None, BeforeValidator(parts.listed)] = Field(
         None,
         description=(
             "Prefixes of vectors to train beside one another, the longest first (Matryoshka, arXiv"

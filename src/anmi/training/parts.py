@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from anmi.errors import AnmiError
 from anmi.selection.steps.registry import Params, named
@@ -40,6 +40,11 @@ def read_kind(value: Any, union: Any) -> Any:
         value, {kind.model_fields["kind"].default: kind for kind in get_args(union)}
     )
     return {"kind": name, **parameters}
+
+
+def listed(value: Any) -> Any:
+    """Return a list that a command line joins by +, as Kedro ends its settings at a comma."""
+    return value.split("+") if isinstance(value, str) else value
 
 
 class InfoNCEOptions(PartOptions):
@@ -388,8 +393,21 @@ class LearningProgressOptions(WindowOptions):
     window_steps: int | None = Field(
         None, ge=2, description="Of one decision. None: a share of all, 5 to 100."
     )
+    signals: Annotated[
+        tuple[Literal["loss", "gradient", "validation"], ...] | None, BeforeValidator(listed)
+    ] = Field(
+        None, min_length=1, description="Of progress. None: all; as published loss and gradient."
+    )
+    every: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Steps between two decisions; as published the others are not looked at. None: a"
+            " window, as published 1; the report advises 10."
+        ),
+    )
     as_published: bool = Field(
-        False, description="Decide in every step, as the ANMI 2.1 report's code does."
+        False, description="Measure progress as the ANMI 2.1 report's code does."
     )
 
 
@@ -398,6 +416,9 @@ class BanditOptions(WindowOptions):
 
     kind: Literal["bandit"] = "bandit"
     arms: ClassVar[int] = 4
+    as_published: bool = Field(
+        False, description="Reward 1 above 0.5 and else 0, as the ANMI 2.1 report's code does."
+    )
 
 
 class ScheduleOptions(PartOptions):
@@ -557,7 +578,8 @@ HardnessOptions = NoAdaptation | HansOptions
 def goes_by_dev(curriculum: PartOptions) -> bool:
     """Tell whether a curriculum goes by the dev metric."""
     by_validation = getattr(curriculum, "measure", "") == "validation"
-    return by_validation or isinstance(curriculum, BanditOptions)
+    is_signal = "validation" in (getattr(curriculum, "signals", None) or ())
+    return by_validation or is_signal or isinstance(curriculum, BanditOptions)
 
 
 def check_sources(curriculum: PartOptions, *, mixed: bool) -> None:

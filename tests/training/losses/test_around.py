@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.training.reports import code_of
 from torch import Tensor
 
 from anmi import seeds
 from anmi.errors import AnmiError
 from anmi.training.batch import Row, assemble
 from anmi.training.losses import build_loss
-from anmi.training.losses.around import SLOT, DrawnBySimAns, HardnessAdaptive
+from anmi.training.losses.around import SLOT, DrawnBySimAns, HardnessAdaptive, LearnableSimAns
 from anmi.training.losses.common import Facts
 from anmi.training.losses.contrastive import Triplet, WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
@@ -220,7 +221,9 @@ def test_a_step_has_the_gumbel_top_of_the_chances(form: str) -> None:
         if form == "score"
         else []
     )
-    a, b, variance = (0.5, 0.0, np.var(gaps)) if form == "score" else (1.0, 1.5, 1.0)
+    a, b, variance = 0.5, 0.0, np.var(gaps) if gaps else 1.0
+    if form == "rank":
+        a, b = np.log1p(np.exp([1.0, 1.5]))
     assert loss.report()["simans_a"] == pytest.approx(a) and loss.report()[
         "simans_b"
     ] == pytest.approx(b)
@@ -244,6 +247,16 @@ def test_a_step_has_the_gumbel_top_of_the_chances(form: str) -> None:
                 "cross",
                 SLOT,
             }
+
+
+def test_by_rank_its_start_and_its_chances_are_those_of_the_report() -> None:
+    report, sampler = code_of("AdaptiveSimANS")(), LearnableSimAns("rank")
+    assert (sampler.a.item(), sampler.b.item()) == report.get_parameters()
+    ranks = torch.arange(9.0)
+    a, b = report.get_parameters()
+    expected = torch.log_softmax(-a * (ranks - 3 * b).abs(), dim=0)
+    found = sampler.log_chances(1 + ranks[None], torch.tensor([[4.0]]), torch.ones(1, 9).bool())
+    torch.testing.assert_close(found[0], expected)
 
 
 def test_the_loss_is_that_of_the_draw_and_its_gradient_goes_through_the_softmax() -> None:
@@ -275,7 +288,7 @@ def test_the_loss_is_that_of_the_draw_and_its_gradient_goes_through_the_softmax(
         ]
         for i in range(len(drawn))
     ]
-    for name, parameter in (("a", loss.drawing.free_a), ("b", loss.drawing.b)):
+    for name, parameter in (("a", loss.drawing.free_a), ("b", loss.drawing.free_b)):
         with torch.no_grad():
             parameter.add_(1e-3)
             up = soft()

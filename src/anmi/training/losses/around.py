@@ -38,8 +38,9 @@ class LearnableSimAns(nn.Module):
     0 it becomes the exact draw that the step ``simans`` makes from the same uniform numbers.
 
     The sharpness ``a`` stays above 0, being the softplus of a free parameter; ``b`` is the peak's
-    distance from the positive's score, or its multiple of the positive's rank. Both start where the
-    step ``simans`` has them.
+    distance from the positive's score, or its multiple of the positive's rank. By score both start
+    where the step ``simans`` has them; by rank the free parameters do, and b is a softplus as well,
+    as in the ANMI 2.1 report.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ class LearnableSimAns(nn.Module):
     --------
     >>> sampler = LearnableSimAns("rank")
     >>> round(sampler.a.item(), 4), round(sampler.b.item(), 4)
-    (1.0, 1.5)
+    (1.3133, 1.7014)
     """
 
     variance: Tensor
@@ -58,9 +59,10 @@ class LearnableSimAns(nn.Module):
     def __init__(self, form: Literal["score", "rank"] = "score") -> None:
         super().__init__()
         a, b = SimAns(form=form).constants
-        # The inverse of softplus, written so that a large a does not overflow.
-        self.free_a = nn.Parameter(torch.tensor(a + math.log(-math.expm1(-a))))
-        self.b = nn.Parameter(torch.tensor(b))
+        # By score the inverse of softplus, written so that a large a does not overflow.
+        start = a if form == "rank" else a + math.log(-math.expm1(-a))
+        self.free_a = nn.Parameter(torch.tensor(start))
+        self.free_b = nn.Parameter(torch.tensor(b))
         # v, that of the gaps; for scores only.
         self.register_buffer("variance", torch.tensor(1.0))
         self.form = form
@@ -69,6 +71,11 @@ class LearnableSimAns(nn.Module):
     def a(self) -> Tensor:
         """The sharpness, above 0, a tensor without dimensions."""
         return nn.functional.softplus(self.free_a)
+
+    @property
+    def b(self) -> Tensor:
+        """Where the peak is, a tensor without dimensions."""
+        return nn.functional.softplus(self.free_b) if self.form == "rank" else self.free_b
 
     def log_chances(self, scores: Tensor, positive: Tensor, usable: Tensor) -> Tensor:
         """Return the log-probability of each candidate to be the first drawn.
