@@ -73,3 +73,8 @@ def test_the_dev_metric_leaves_out_the_query_itself_and_nothing_else(word_encode
     )
     expected = 1 / np.log2(1 + rank) if rank <= 10 else 0
     assert dev.scores(word_encoder(["fox", "owl"])) == pytest.approx([expected])
+    fox, owl = word_encoder(["fox", "owl"])[0].embedding.weight[1:].detach().numpy()
+    near = fox @ (fox + owl) / np.linalg.norm(fox) / np.linalg.norm(fox + owl)
+    others = 9 if same_as else 10
+    loss = np.log(np.exp(near / 0.5) + others * np.exp(1 / 0.5)) - near / 0.5
+    assert dev.losses(word_encoder(["fox", "owl"]), 0.5) == pytest.approx([loss])

@@ -65,7 +65,16 @@ def options(**changes) -> TrainingOptions:
     return TrainingOptions(**{"epochs": 3, "batch_size": 8, "learning_rate": 0.05, **changes})
 
 
-def fit(encoder, rows=None, output=None, evaluate_dev=None, choose_alpha=None, seed=1, **changes):
+def fit(
+    encoder,
+    rows=None,
+    output=None,
+    evaluate_dev=None,
+    choose_alpha=None,
+    seed=1,
+    dev_loss=None,
+    **changes,
+):
     return train(
         table() if rows is None else rows,
         encoder=encoder,
@@ -74,6 +83,7 @@ def fit(encoder, rows=None, output=None, evaluate_dev=None, choose_alpha=None, s
         evaluate_dev=evaluate_dev,
         choose_alpha=choose_alpha,
         seed=seed,
+        dev_loss=dev_loss,
     )
 
 
@@ -244,6 +254,20 @@ def test_log_has_one_row_a_step(encoder):
     assert log["learning_rate"].iloc[0] == 0.0
     assert log["loss"].iloc[-1] < log["loss"].iloc[0]
     json.dumps(result.summary, allow_nan=False)
+
+
+def test_dev_queries_are_measured_as_often_as_is_asked_for(encoder):
+    measured = []
+
+    def loss(model, temperature):
+        measured.append((len(measured), temperature))
+        return float(len(measured))
+
+    log = fit(encoder, evaluate_dev=accuracy, dev_loss=loss, dev_every=2).log
+    by_step = log.dropna(subset=["dev_loss"])
+    assert by_step.step.tolist() == [2, 3, 4, 6, 8, 9]
+    assert by_step["dev_ndcg@10"].notna().all() and by_step.dev_loss.tolist() == [1, 2, 3, 4, 5, 6]
+    assert [temperature for _, temperature in measured] == by_step.temperature.tolist()
 
 
 @pytest.mark.parametrize("saved", ["float16", "bfloat16"])

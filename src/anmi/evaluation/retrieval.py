@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from anmi import seeds
 from anmi.candidates import PADDING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from anmi.retrieval.kinds import EncoderSettings
 
 _DEV_CUT: Final = 10
+_NONE: Final = np.empty(0, np.int64)
 
 
 def run_table(
@@ -221,6 +223,35 @@ class DevQueries:
         self._ranking = Ranking.of(dev, truth, documents, _DEV_CUT)
         self._labels = of_documents(truth, corpus)
 
+    def losses(self, model: Any, temperature: float) -> Float64s:
+        """Return InfoNCE of each query over all that is searched, [Q]; NaN where nothing of it is relevant.
+
+        Of several relevant passages the nearest counts, and the others are no negatives.
+        """
+        from anmi.retrieval.encoders import Encoder
+
+        encoder = Encoder.of(model, self._settings)
+        documents = encoder.encode(self._document_texts, "document")
+        queries = encoder.encode(self._query_texts, "query")
+        names = self._ranking.document_ids
+        passages = pd.Series(names).groupby(names).indices
+        labelled = self._labels[self._labels.relevance > 0]
+        relevant = {
+            query_id: np.concatenate([passages.get(name, _NONE) for name in group])
+            for query_id, group in labelled.groupby("query_id").document_id
+        }
+        losses = np.full(len(self.query_ids), np.nan)
+        for row, query_id in enumerate(self.query_ids):
+            own = self._ranking.own[row]
+            positives = relevant.get(query_id, _NONE)
+            if len(positives):
+                logits = _dense(documents @ queries[row].T) / temperature
+                best = logits[positives].max()
+                logits[positives] = -np.inf
+                logits[own if own >= 0 else _NONE] = -np.inf
+                losses[row] = np.logaddexp.reduce(np.append(logits, best)) - best
+        return losses
+
     def scores(self, model: Any) -> Float64s:
         """Return nDCG@10 of each query, [Q]."""
         from anmi.retrieval.encoders import Encoder
@@ -229,6 +260,12 @@ class DevQueries:
         search = search_by(encoder, self._query_texts, self._document_texts)
         scores = evaluate(self._labels, self._ranking.run(search), (_DEV_CUT,))
         return scores[f"ndcg@{_DEV_CUT}"].reindex(self.query_ids).to_numpy(np.float64)
+
+
+def _dense(scores: Any) -> Float64s:
+    """Return scores of documents for a query, [N], also of sparse vectors, as numbers of double precision."""
+    values = scores.toarray() if sparse.issparse(scores) else scores
+    return np.asarray(values, np.float64).ravel()
 
 
 def side_by_side(rows: Int64s, documents: Int64s, count: int) -> Int32s:

@@ -90,9 +90,15 @@ class AlphaChoice:
 
     def dev_ndcg(self, model: Any) -> float:
         """Return mean nDCG@10 of labelled dev queries; of pseudo-queries if none is."""
-        scores = self.dev.scores(model)
-        is_counted = self.is_pseudo if self.is_pseudo.all() else ~self.is_pseudo
-        return float(scores[is_counted].mean())
+        return float(self.dev.scores(model)[self._is_counted].mean())
+
+    def dev_loss(self, model: Any, temperature: float) -> float:
+        """Return mean InfoNCE of the same queries, over all that is searched."""
+        return float(np.nanmean(self.dev.losses(model, temperature)[self._is_counted]))
+
+    @property
+    def _is_counted(self) -> Bools:
+        return self.is_pseudo if self.is_pseudo.all() else ~self.is_pseudo
 
     def __call__(self, encoder_at: Callable[[Alpha], SentenceTransformer]) -> Alpha:
         """Return alpha, of an encoder that ``encoder_at`` returns at an alpha.

@@ -118,6 +118,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 DEV_METRIC: Final = "dev_ndcg@10"
+DEV_LOSS: Final = "dev_loss"
 # What a checkpoint of a recorder holds of it as it is.
 _REMEMBERED: Final = ("validation",)
 # Between two lines of the log that say how long it still takes.
@@ -129,7 +130,7 @@ _LEAST_TOKENS: Final = 32
 
 
 class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
-    """Records every step, the dev metric at the start and after every epoch; asks for a checkpoint when one is due.
+    """Records every step, and dev queries when they are due; asks for a checkpoint when one is due.
 
     Parameters
     ----------
@@ -141,6 +142,11 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         Scores the model on the dev queries, larger is better; None where there are none.
     checkpoint_minutes
         Between two checkpoints; infinity asks for none.
+    dev_every
+        Steps between two measurements besides those at the start and after every epoch; None makes
+        no others.
+    dev_loss
+        Loss of the model on the dev queries at a temperature, measured beside the metric; or None.
     """
 
     def __init__(
@@ -149,8 +155,12 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         curriculum: Curriculum,
         evaluate_dev: Callable[[Any], float] | None,
         checkpoint_minutes: float = math.inf,
+        dev_every: int | None = None,
+        dev_loss: Callable[[Any, float], float] | None = None,
     ) -> None:
         self._loss = loss
+        self._dev_every = dev_every
+        self._dev_loss = dev_loss
         self.curriculum = curriculum
         self._evaluate_dev = evaluate_dev
         self._checkpoint_seconds = 60 * checkpoint_minutes
@@ -240,8 +250,8 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         """Return one row a step.
 
         Columns ``step, epoch, loss, grad_norm, temperature, learning_rate``, those of the loss and
-        the curriculum, and last the dev metric, which stands in the last step of its epoch and is
-        NaN elsewhere.
+        the curriculum, and last the dev metric, which stands in the steps after which it was
+        measured, as does ``dev_loss``, and is NaN elsewhere.
         """
         self.read()
         none = dict.fromkeys(("step", "epoch", "loss", DEV_METRIC), ())
@@ -269,6 +279,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
                 **_report(self.curriculum.state),
                 **self.sampler.report(),
                 **self.objective.seen,
+                **({} if self._dev_loss is None else {DEV_LOSS: np.nan}),
                 DEV_METRIC: np.nan,
             }
         )
@@ -287,15 +298,23 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self._tell(state.global_step, state.max_steps)
         # At the end of an epoch a checkpoint waits for the dev metric.
         if state.global_step % (state.max_steps // args.num_train_epochs):
+            if self._dev_every and state.global_step % self._dev_every == 0:
+                self._measure_step(kwargs["model"])
             self._ask_for_checkpoint(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure on dev."""
-        self.read()
-        if self._evaluate_dev is not None:
-            self._steps[-1][DEV_METRIC] = self.validation = self._measure(kwargs["model"])
+        self._measure_step(kwargs["model"])
         if state.global_step < state.max_steps:
             self._ask_for_checkpoint(control)
+
+    def _measure_step(self, model: nn.Module) -> None:
+        """Note in the last step what dev queries say after it."""
+        self.read()
+        if self._evaluate_dev is None:
+            return
+        step = self._steps[-1]
+        step[DEV_METRIC] = self.validation = self._measure(model)
 
     def _tell(self, step: int, steps: int) -> None:
         """Say once a minute how long it still takes, since a log file has no bar."""
@@ -315,6 +334,9 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         model.eval()
         assert self._evaluate_dev is not None
         value = float(self._evaluate_dev(model))
+        if self._dev_loss is not None and self._steps:
+            step = self._steps[-1]
+            step[DEV_LOSS] = self._dev_loss(model, step.get("temperature", 1.0))
         model.train(was_training)
         return value
 

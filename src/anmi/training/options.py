@@ -240,6 +240,14 @@ class TrainingOptions(Params):
             " queries choose it; 1: the last weights."
         ),
     )
+    dev_every: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Steps between two measurements of dev queries, then with a loss (dev_loss in the log)."
+            " None: the metric after every epoch."
+        ),
+    )
     checkpoint_minutes: float = Field(
         10.0, gt=0, description="Between two checkpoints of a training."
     )

@@ -63,7 +63,7 @@ class TrainingResult:
         The trained encoder: the object that was passed in, or the two that were made from it.
     log
         ``step, epoch, loss, temperature, learning_rate, dev_ndcg@10``, one row a step; the dev
-        metric is NaN except in the last step of an epoch.
+        metric is NaN except in the last step of an epoch, or as often as ``dev_every`` says.
     summary
         Plain values about the run: rows, steps, seconds, alpha, precision, what type weights are
         saved as, how far they moved.
@@ -98,6 +98,7 @@ def train(
     pseudo: sampling.PseudoRows | None = None,
     positives: pd.DataFrame | None = None,
     guide: SentenceTransformer | None = None,
+    dev_loss: Callable[[SentenceTransformer, float], float] | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
 
@@ -137,6 +138,9 @@ def train(
         see :class:`anmi.training.sampling.InTurn`.
     guide
         Scores in-batch negatives for ``in_batch_filter: guide``; not trained.
+    dev_loss
+        Loss of a model on the dev queries at a temperature, for the log, where ``dev_every`` is
+        set.
 
     Raises
     ------
@@ -185,6 +189,8 @@ def train(
             curriculum,
             evaluate_dev,
             checkpoint_minutes=math.inf if kept is None else options.checkpoint_minutes,
+            dev_every=options.dev_every,
+            dev_loss=dev_loss if options.dev_every else None,
         )
         adapter = options.adapter and Adapter.of(encoder, options.adapter, seed)
         loop = _loop(

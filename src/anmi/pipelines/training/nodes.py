@@ -159,7 +159,8 @@ def train_retriever(
         elif options.alpha is None and not has_dev:
             log.warning("No dev query chooses how much of the training is kept: all of it is")
         # A network takes minutes to encode what dev queries search.
-        is_followed = has_dev and (is_static(untrained) or goes_by_dev(options.curriculum))
+        is_asked = options.dev_every is not None or goes_by_dev(options.curriculum)
+        is_followed = has_dev and (is_static(untrained) or is_asked)
         result = train(
             rows,
             encoder=untrained,
@@ -173,6 +174,7 @@ def train_retriever(
             pseudo=pseudo,
             positives=positives,
             guide=_guide(options, start, encoder, dense, old, seed, store),
+            dev_loss=choice.dev_loss,
         )
         about = {
             "options": options.model_dump(),
