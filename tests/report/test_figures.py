@@ -58,6 +58,19 @@ def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric():
     assert axes == {"y", *(f"y{place}" for place in range(2, 7))}
 
 
+def test_gradients_and_losses_are_shown_with_the_steps_at_which_a_stage_begins():
+    log = training_log()
+    log = log.assign(
+        grad_norm=1 / log.step, dev_loss=log["dev_ndcg@10"], stage=np.repeat([1, 2, 1, 3], 60)
+    )
+    figure = figures.training(log)
+    traces = {trace["name"]: trace for trace in figure.spec["data"]}
+    assert traces["gradient norm"]["y"] == log.grad_norm.tolist()
+    assert traces["dev loss (nats)"]["x"] == [80, 160, 240]
+    assert [shape["x0"] for shape in figure.layout["shapes"]] == [61, 121, 181]
+    assert "Dotted" in figure.note and not figures.training(training_log()).layout["shapes"]
+
+
 def test_what_was_kept_of_a_training_is_shown_by_kind_of_dev_query():
     curve = [
         {"alpha": alpha, "queries": kind, "count": count, "ndcg@10": 0.6 if alpha == 1.0 else 0.5}

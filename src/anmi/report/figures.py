@@ -219,7 +219,7 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
 
 
 def training(log: pd.DataFrame) -> Figure | None:
-    """Loss, temperature, what a curriculum showed, and dev metric over the steps, one above the other."""
+    """Loss, gradient, temperature, what a curriculum showed, and dev over the steps, one above the other."""
     if log.empty:
         return None
 
@@ -238,9 +238,10 @@ def training(log: pd.DataFrame) -> Figure | None:
     thin = line("loss, each step", log["loss"], 1, opacity=0.5)
     panels = [("loss (nats)", [thin, line("loss, moving mean", smooth)])]
     note = (
-        "Thin: the loss of each step; thick: its moving mean. The dev metric is taken after each"
-        " epoch."
+        "Thin: the loss of each step; thick: its moving mean. Dots: when dev queries were measured."
     )
+    if "grad_norm" in log and log["grad_norm"].notna().any():
+        panels.append(("gradient norm", [line("gradient norm", log["grad_norm"], 1)]))
     if "temperature" in log and log["temperature"].notna().any():
         panels.append(("temperature", [line("temperature", log["temperature"])]))
     if "high" in log:
@@ -262,11 +263,27 @@ def training(log: pd.DataFrame) -> Figure | None:
         )
         note += f" The negatives of a step are drawn inside the window of {of}; "
         note += "if a row has too few there, the nearest outside follow."
-    if "dev_ndcg@10" in log and log["dev_ndcg@10"].notna().any():
-        dev = log.dropna(subset=["dev_ndcg@10"])
-        mark = line("dev nDCG@10", dev["dev_ndcg@10"], x=dev["step"].tolist(), mode="lines+markers")
-        panels.append(("dev nDCG@10", [mark]))
-    return over_steps("training", "The training, step by step", note, log, panels)
+    for column, title in (("dev_ndcg@10", "dev nDCG@10"), ("dev_loss", "dev loss (nats)")):
+        if column in log and log[column].notna().any():
+            dev = log.dropna(subset=[column])
+            mark = line(title, dev[column], x=dev["step"].tolist(), mode="lines+markers")
+            panels.append((title, [mark]))
+    begun = _stages_begun(log)
+    note += " Dotted: another stage of the curriculum begins." if begun else ""
+    figure = over_steps("training", "The training, step by step", note, log, panels)
+    dotted = {"color": NEUTRAL, "width": 1.5, "dash": "dot"}
+    border = {"type": "line", "y0": 0, "y1": 1, "yref": "paper", "line": dotted}
+    figure.layout["shapes"] = [border | {"x0": step, "x1": step} for step in begun]
+    return figure
+
+
+def _stages_begun(log: pd.DataFrame) -> list[int]:
+    """Return the steps at which a curriculum went on to another stage, or back to one."""
+    stages = log.get("stage", log.get("tier"))
+    if stages is None:
+        return []
+    is_other = stages.ne(stages.shift()) & stages.shift().notna()
+    return [int(step) for step in log["step"][is_other]]
 
 
 _DEV_QUERIES: Final = {
