@@ -69,7 +69,7 @@ MATRICES: Final = {
     ),
     "native_main": Matrix(["anmi"], MAIN, params=NATIVE),
     "native_unlabelled": Matrix(
-        ["anmi_pseudo_only"], ["scifact", "api_docs", "sae4k_ko"], params=NATIVE
+        ["anmi"], ["scifact", "api_docs", "sae4k_ko"], params=f"{NATIVE},training.options.labels=0"
     ),
     "native_languages": Matrix(["anmi"], LANGUAGES, "1", NATIVE),
     "static_main": Matrix(["anmi"], MAIN, "1", STATIC_AT_BEST),

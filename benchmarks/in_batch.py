@@ -27,7 +27,7 @@ FILTERS: Final = {
 }
 TRAININGS: Final = {
     "both": "anmi",
-    "pseudo_queries": "anmi_pseudo_only",
+    "pseudo_queries": "anmi:training.options.labels=0",
     "labels": "anmi_labels_only",
 }
 PLACES: Final = ("api_docs", "kg_webnlg/beir_en")
@@ -37,7 +37,8 @@ def run(training: str) -> None:
     systems = []
     for name, value in FILTERS.items():
         setting = f"{OPTION}.{value}" if "=" in value else f"{OPTION}={value}"
-        systems.append(f"{name}={TRAININGS[training]}:{setting}")
+        join = "," if ":" in TRAININGS[training] else ":"
+        systems.append(f"{name}={TRAININGS[training]}{join}{setting}")
     ablate(
         Matrix(systems, list(PLACES), "1", "encoder=corpus,evaluation.split=dev"), WORK / training
     )

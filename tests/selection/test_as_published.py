@@ -91,6 +91,19 @@ ANMI_2_1: Final = [
     ("training.epochs", 10, "Training Loop"),
     *LOOP,
 ]  # fmt: skip
+# Its Minimal Viable Implementation.
+MINIMAL: Final = [
+    (
+        "steps",
+        {
+            "duplicate_guard": {}, "denoise": {"column": "p_cross", "threshold": 0.5},
+            "max_ratio": {"column": "dense", "max_ratio": 0.95}, "top": {"by": "dense"},
+        },
+        "methods 1 and 2",
+    ),
+    ("training.loss.form", "paraphrase", "method 3"), ("training.loss.tau_plus", 0.15, "method 3"),
+    ("training.loss.learned", False, "method 3"),
+]  # fmt: skip
 HANS: Final = [
     ("encoder", "minilm", "7.2: a BERT, here a smaller one"),
     ("steps", {"top": {"by": "dense"}}, "3.1: the top of a ranking"), ("training.encoders", "two", "7.2"),
@@ -118,6 +131,7 @@ TABLE: Final = {
     "bm25_random_as_published": MINER,
     "anmi_2_0_as_published": ANMI_2_0,
     "anmi_2_1_as_published": ANMI_2_1,
+    "anmi_2_1_minimal": MINIMAL,
     "hans_as_published": HANS,
     "dnh_linear": DNH,
     "dnh_triggered": TRIGGERED,

@@ -14,8 +14,10 @@ from tests.selection.conftest import make_block, named, with_lists
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.pipelines.params import BM25Params
+from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe, Runner, recipe_book
 from anmi.selection.rows import training_rows
+from anmi.training.parts import LearningProgressOptions
 
 FILE = Path(__file__).parents[2] / "conf" / "base" / "recipes.yml"
 RECIPES: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["recipes"]
@@ -41,6 +43,31 @@ def test_one_that_extends_another_takes_its_steps_setting_by_setting() -> None:
     route, top = found.steps[-2:]
     assert route.params == base.steps[-2].params.model_copy(update={"barred": 0.05})
     assert top.params.by == "cross" and found.mining == {"bm25": {"k1": 1.2}}
+
+
+def test_the_integrated_recipe_has_what_the_checklist_of_its_report_names() -> None:
+    recipe = recipe_book(RECIPES).get("anmi_2_1")
+    options = merged_options(recipe, TrainingParams())
+    steps = {step.name: step.params for step in recipe.steps}
+    assert steps["max_ratio"].max_ratio == "auto" and steps["mixture"].per == "dev"
+    assert options.loss.kind == "debiased" and options.loss.learned
+    assert options.curriculum == LearningProgressOptions(window="elo")
+    assert options.temperature.kind == "learnable" and recipe.pool == 50
+
+
+def test_steps_that_are_added_take_a_place_and_a_list_may_have_one_twice() -> None:
+    """The report's minimal recipe from one that has none of its steps, as `--params` adds them."""
+    steps = {
+        "denoise": {"column": "p_cross", "threshold": 0.5, "before": "top"},
+        "max_ratio": {"column": "dense", "max_ratio": 0.95, "before": "top"},
+    }
+    mine = {"extends": "naive_top", "steps": steps}
+    minimal = recipe_book(RECIPES).get("anmi_2_1_minimal")
+    assert recipe_book(RECIPES | {"mine": mine}).get("mine").steps == minimal.steps
+    ratios = [{"max_ratio": {"column": name}} for name in ("dense", "cross")]
+    listed = recipe_book(RECIPES | {"mine": mine | {"steps": [*ratios, "top"]}}).get("mine")
+    assert [item.params.column for item in listed.steps[:2]] == ["dense", "cross"]
+    assert listed.steps[2].name == "top" and len(listed.steps) == 3
 
 
 def test_what_a_recipe_says_of_mining_stands_in_the_place_of_the_parameters() -> None:
@@ -91,7 +118,12 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         ),
         (recipe_of({"source": {"source": "web"}}), 'step "source", source: .*bm25'),
         (recipe_of({"source": {}}), 'step "source", source: .*required'),
-        ({"mine": {"description": "A test.", "steps": ["top"]}}, "steps are names with parameters"),
+        ({"mine": {"description": "A test.", "steps": "top"}}, "steps are names with parameters"),
+        ({"mine": {"description": "A test.", "steps": [{}]}}, "a list of steps has a name, or"),
+        (
+            recipe_of({"denoise": {"before": "tap"}}, "top"),
+            'step "denoise" stands before "tap", which is no other step; did you mean "top"',
+        ),
         (
             recipe_of({"max_ratio": {"max_ratio": "bald"}}),
             'there is no preset "bald"; did you mean "bold"',
@@ -116,7 +148,7 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
             'mine: steps 1 "random" and 2 "top" both draw the negatives; keep one',
         ),
         (recipe_of("confidence"), "no step draws its 7 negatives; .*draw, random, simans, top"),
-        (recipe_of("random", "margin"), 'step "margin" comes after "random"'),
+        (recipe_of("random", "margin"), 'step "margin" comes after "random".*`before: random`'),
         (
             recipe_of("margin", {"top": {"by": "hardness"}}),
             'step 2, "top", reads hardness, which "mixture" makes; put',

@@ -100,11 +100,10 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     recipes = parameters.get("recipes", {})
     recipe = recipes.get(naming.get("recipe"))
     if isinstance(recipe, Mapping):
-        if isinstance(recipe.get("steps", {}), Mapping):
-            # As read: Kedro validates what a node of the run reads, and fills in defaults. Other
-            # projects have others.
-            with suppress(ValidationError):
-                recipe = plain(RecipeBook(**recipes).get(naming["recipe"]))
+        # As read: Kedro validates what a node of the run reads, and fills in defaults. Other
+        # projects have others.
+        with suppress(ValidationError):
+            recipe = plain(RecipeBook(**recipes).get(naming["recipe"]))
         naming[f"recipes.{naming['recipe']}"] = {
             name: value for name, value in recipe.items() if name not in _NOT_MINED
         }

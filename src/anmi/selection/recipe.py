@@ -164,11 +164,12 @@ class Recipe(Params):
     @field_validator("steps", mode="before")
     @classmethod
     def _parsed(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
+        steps = list(value.items()) if isinstance(value, Mapping) else value
+        if not isinstance(steps, list):
             raise ValueError(
                 f"steps are names with parameters, as in `steps: {{top: {{by: dense}}}}`: {value!r}"
             )
-        return tuple(Step.of(str(name), params) for name, params in value.items())
+        return tuple(Step.of(name, params) for name, params in placed(steps))
 
     @field_validator("mining")
     @classmethod
@@ -252,7 +253,7 @@ class Recipe(Params):
         judged = [
             place
             for place in places
-            if _PROBABILITIES & self.steps[place].type.requires(self.steps[place].params)
+            if getattr(self.steps[place].params, "column", "") in _PROBABILITIES
         ]
         return max(judged or places, default=None)
 
@@ -316,6 +317,40 @@ class RecipeBook(BaseModel):
         if name not in self.__pydantic_extra__:
             raise AnmiError(f'unknown recipe "{name}"; {nearest(name, self.__pydantic_extra__)}')
         return self.__pydantic_extra__[name]
+
+
+def placed(steps: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Return steps as names with parameters, each whose parameters say ``before`` put before the step of that name.
+
+    Examples
+    --------
+    >>> placed([("top", {}), ("denoise", {"threshold": 0.3, "before": "top"})])
+    [('denoise', {'threshold': 0.3}), ('top', {})]
+    """
+    pairs = [item if isinstance(item, tuple) else _pair(item) for item in steps]
+    ordered = list(pairs)
+    for name, params in pairs:
+        if not isinstance(params, Mapping) or "before" not in params:
+            continue
+        ordered.remove((name, params))
+        others = [other for other, _ in ordered]
+        if params["before"] not in others:
+            raise ValueError(
+                f'step "{name}" stands before "{params["before"]}", which is no other step;'
+                f" {nearest(str(params['before']), others)}"
+            )
+        place = others.index(params["before"])
+        ordered.insert(place, (name, {key: params[key] for key in params if key != "before"}))
+    return ordered
+
+
+def _pair(item: Any) -> tuple[str, Any]:
+    """Return an item of a list of steps, a name or a name with its parameters, as name and parameters."""
+    if isinstance(item, Mapping) and len(item) == 1:
+        return next(iter(item.items()))
+    if isinstance(item, str):
+        return item, {}
+    raise ValueError(f"a list of steps has a name, or a name with its parameters: {item!r}")
 
 
 def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()) -> Any:
@@ -418,7 +453,7 @@ def _sampler_problem(recipe: Recipe) -> str | None:
         sampler = recipe.steps[drawing[0]].name
         return (
             f'step "{late}" comes after "{sampler}", which draws the negatives, so it has no'
-            " effect; move it before"
+            f" effect; give it `before: {sampler}`"
         )
     return None
 
@@ -432,7 +467,7 @@ def _order_problem(steps: Sequence[Step]) -> str | None:
             if column in makers:
                 return (
                     f'step {place + 1}, "{item.name}", reads {column}, which "{makers[column]}"'
-                    " makes; put that step before it"
+                    f" makes; put that step before it, as with `before: {item.name}`"
                 )
         columns_made.update(item.type.makes)
     return None
