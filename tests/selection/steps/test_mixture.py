@@ -196,20 +196,22 @@ def test_one_hump_is_refused_with_a_warning_and_weights_stay_one(family, values,
     np.testing.assert_allclose(after.columns["hardness"], expected, rtol=1e-6)
 
 
-def test_per_query_each_row_is_fitted_as_the_report_has_it() -> None:
-    rows = np.full((3, 300), np.nan)
-    rows[0], rows[1, :1], rows[2, :20] = (
-        two_humps(count=300),
-        0.7,
-        np.random.default_rng(2).normal(0.4, 0.1, 20),
-    )
-    found = weighed(block_of(rows), per="query").weight
-    peer = GaussianMixture(2, random_state=42, tol=1e-6, max_iter=300).fit(rows[0][:, None])
-    np.testing.assert_allclose(
-        found[0], peer.predict_proba(rows[0][:, None])[:, peer.means_.ravel().argmin()], atol=1e-3
-    )
-    assert found[2, :20].min() < 0.5, "nothing is refused for having one hump"
-    assert found[1, 0] == pytest.approx(1 / (1 + np.exp(5 * 0.2)))
+@pytest.mark.parametrize("components", [2, 3])
+def test_per_query_each_row_is_fitted_by_the_code_of_the_report(components: int) -> None:
+    """Its ProbabilisticNegativeWeighter on 50 candidates, which come in the order of BM25."""
+    rng = np.random.default_rng(2)
+    rows = np.full((6, 50), np.nan)
+    rows[0], rows[1], rows[2:5] = two_humps(count=50), rng.normal(0.4, 0.1, 50), rng.random((3, 50))
+    rows[5, :1] = 0.7
+    rank = rng.permuted(np.tile(np.arange(1, 51), (6, 1)), axis=1).astype(np.float32)
+    block = block_of(rows).with_columns({"bm25_rank": rank})
+    found = weighed(block, per="query", components=components).columns["p_negative"]
+    for values, places, ours in zip(rows[:5], rank, found, strict=False):
+        scores = values.astype(np.float32).astype(float)[np.argsort(places)][:, None]
+        peer = GaussianMixture(components, random_state=42).fit(scores)
+        expected = peer.predict_proba(scores)[:, peer.means_.ravel().argmin()]
+        np.testing.assert_allclose(ours[np.argsort(places)], expected, atol=1e-6)
+    assert found[5, 0] == pytest.approx(1 / (1 + np.exp(5 * 0.2)))
 
 
 @pytest.mark.parametrize("per", ["pooled", "query"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -71,13 +72,6 @@ class Gaussians:
             logs = _log_densities(within, self.means, self.deviations**2, self.shares)
             against = against + np.exp(np.clip(logs[:, :, k] - logs[:, :, 0], -700, 700))
         return 1.0 / (1.0 + against)
-
-    def posterior(self, values: NDArray[Any]) -> Float64s:
-        """Posterior of the lowest component as it is, [Q, M]: with unequal deviations it may rise again."""
-        logs = _log_densities(
-            np.asarray(values, np.float64), self.means, self.deviations**2, self.shares
-        )
-        return scipy.special.softmax(logs, axis=2)[:, :, 0]
 
 
 def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
@@ -291,6 +285,7 @@ def _beta_log_densities(
 
 
 _MOST_VALUES: Final = 50_000
+_REPORTED_SEED: Final = 42
 Fitted = Gaussians | Betas
 
 
@@ -364,16 +359,27 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
 def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
     """P(true negative) by a mixture of each row's own, [Q, M]; σ(5(½ − s)) where it has fewer values than components.
 
-    As the ANMI 2.1 report has it: a posterior may rise again, and no row is refused for having one
-    hump.
+    As the ANMI 2.1 report has it, by scikit-learn's mixture with its defaults: a posterior may rise
+    again, and no row is refused for having one hump. The values come in the order of BM25, the
+    report's; where that is unknown, in the order of the documents.
     """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     values = _measured(block, params)
-    similarity = block.columns[params.column].astype(np.float64)
-    enough = (block.undecided & np.isfinite(values)).sum(axis=1) >= params.components
-    probability: Float64s = scipy.special.expit(5 * (0.5 - similarity))
-    if enough.any():
-        rows = np.sort(np.where(block.undecided[enough], values[enough], np.nan))
-        probability[enough] = fit_gaussians(rows, params.components).posterior(values[enough])
+    usable = block.undecided & np.isfinite(values)
+    probability: Float64s = scipy.special.expit(5 * (0.5 - values))
+    rank = block.columns.get("bm25_rank", np.zeros(values.shape, np.float32))
+    order = np.lexsort((block.documents, np.nan_to_num(rank, nan=np.inf)))
+    for row in np.flatnonzero(usable.sum(axis=1) >= params.components):
+        places = order[row][usable[row, order[row]]]
+        of_row = values[row, places][:, None]
+        mixture = GaussianMixture(params.components, random_state=_REPORTED_SEED)
+        with warnings.catch_warnings():
+            # Of few values, or of values that are alike: the report takes what comes.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            posteriors = mixture.fit(of_row).predict_proba(of_row)
+        probability[row, places] = posteriors[:, np.argmin(mixture.means_)]
     return probability
 
 
