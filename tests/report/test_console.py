@@ -77,7 +77,7 @@ def test_judges_are_read_from_what_the_stages_write():
     expected = {
         "auc": 0.8,
         "reliability": curve,
-        "method": "Platt scaling, cross-fitted over 3 folds",
+        "method": "label shift, cross-fitted over 3 folds",
     }
     assert judge_entries(teacher) == {"cross_encoder": expected} and judge_entries({}) == {}
     fused = {"auc": 0.9, "reliability": curve, "method": "hidden"}

@@ -88,11 +88,12 @@ def models(context: Any) -> Iterator[Finding]:
 
     verify(minilm_folder() / "model.safetensors", MINILM_SHA256)
     yield Finding("MiniLM", OK, "packaged, its weights as they should be")
-    models_by_name = {
-        "encoder": str(context.params["encoder"]),
-        "cross-encoder": context.params["denoising"].cross_encoder.model,
-    }
-    for name, model in models_by_name.items():
+    cross_encoders = context.params["denoising"].cross_encoder.models
+    models = [
+        ("encoder", str(context.params["encoder"])),
+        *(("cross-encoder", model) for model in cross_encoders),
+    ]
+    for name, model in models:
         if is_folder(model):
             check_folder(Path(model), model)
         if (

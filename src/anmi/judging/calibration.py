@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +85,10 @@ def fit_platt(
 
 
 def cross_fitted(
-    scores: NDArray[Any], labels: NDArray[Any], folds: NDArray[Any]
+    scores: NDArray[Any],
+    labels: NDArray[Any],
+    folds: NDArray[Any],
+    fit: Callable[[NDArray[Any], NDArray[Any]], Platt] = fit_platt,
 ) -> tuple[Float64s, dict[int, Platt]]:
     """Calibrate each score by a calibrator that did not see its fold.
 
@@ -95,6 +99,8 @@ def cross_fitted(
     folds
         Fold of each score, [n] integers of at least two kinds. Examples that know of each other,
         such as those of one query, belong in one fold.
+    fit
+        Makes a calibrator from scores and labels.
 
     Returns
     -------
@@ -118,7 +124,7 @@ def cross_fitted(
     for name in names:
         inside = fold == name
         try:
-            calibrators[name] = fit_platt(score[~inside], label[~inside])
+            calibrators[name] = fit(score[~inside], label[~inside])
         except AnmiError as error:
             raise AnmiError(f"without fold {name}: {error}") from error
         probabilities[inside] = calibrators[name](score[inside])

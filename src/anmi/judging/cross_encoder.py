@@ -19,13 +19,14 @@ from typing import Any, Final, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from tqdm import tqdm
 
 from anmi import seeds
 from anmi.engine.threads import for_threads
 from anmi.errors import AnmiError, enough_memory
 from anmi.fingerprint import hash_text
+from anmi.judging.calibration import fit_platt
 from anmi.ragged import Float32s, Int64s
 from anmi.retrieval.encoders import fingerprint, short_name
 from anmi.retrieval.kinds import (
@@ -53,13 +54,17 @@ from anmi.retrieval.model_folder import (
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
+# The model that is trained on the collection's own labels.
+TRAINED: Final = "minilm"
 SEPARATOR: Final = "\x1f"
 # Pairs per commit to the store, and per item of an engine.
 AT_ONCE: Final = 256
 _HEAD: Final = "head.safetensors"
 _RECORD: Final = "training.json"
+# By which logits are scaled, at least.
+_FLATTEST: Final = 1e-3
 # Part of the fingerprint: a change of architecture or training must not meet old judgments.
-_DESIGN: Final = "segment-similarity-2"
+_DESIGN: Final = "segment-similarity-3"
 
 
 class CrossEncoderOptions(BaseModel):
@@ -67,11 +72,12 @@ class CrossEncoderOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str = "minilm"
+    model: str | tuple[str, ...] = TRAINED
+    probability: Literal["corrected", "sigmoid"] = "corrected"
     batch_size: int = Field(32, ge=2)
     max_length: int = Field(128, ge=16, le=8192)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    layers: int = Field(3, ge=1, le=6)
+    layers: int = Field(6, ge=1, le=6)
     max_pairs: int = Field(480, ge=16)
     epochs: int = Field(1, ge=1, le=20)
     learning_rate: float = Field(5e-5, gt=0)
@@ -80,9 +86,16 @@ class CrossEncoderOptions(BaseModel):
     folds: int = Field(3, ge=2, le=20)
 
     @property
-    def trained(self) -> bool:
-        """True where the judge is trained on the collection's own labels."""
-        return self.model == "minilm"
+    def models(self) -> tuple[str, ...]:
+        """The models from small to large, of which there is often one."""
+        return (self.model,) if isinstance(self.model, str) else self.model
+
+    @field_validator("model")
+    @classmethod
+    def _some(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not value:
+            raise ValueError("name one model, or a list of models from small to large")
+        return value
 
 
 def join(query: str, document: str) -> str:
@@ -205,9 +218,12 @@ class CrossEncoderJudge:
         A hash of everything that changes a score.
     name, described
         What people call it, in the store and in errors.
+    path
+        Its name or folder.
     """
 
     fingerprint: str
+    path: str
     name: str
     described: str
     _model: Any = None
@@ -215,16 +231,15 @@ class CrossEncoderJudge:
 
     def __init__(self, options: CrossEncoderOptions) -> None:
         self.options = options
-        self.name = short_name(options.model)
-        self.described = f'cross-encoder "{options.model}"'
+        self.path = options.models[0]
+        self.name = short_name(self.path)
+        self.described = f'cross-encoder "{self.path}"'
         self.fingerprint = fingerprint(self._load(), resolve_precision(options.precision))
 
     def _load(self) -> Any:
         """Return the CrossEncoder, ready to be asked by several threads."""
         if self._model is None:
-            self._model = for_threads(
-                open_cross_encoder(self.options.model, self.options.max_length)
-            )
+            self._model = for_threads(open_cross_encoder(self.path, self.options.max_length))
         return self._model
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Float32s:
@@ -257,7 +272,7 @@ class CrossEncoderJudge:
         precision = resolve_precision(self.options.precision)
         return {
             "fingerprint": self.fingerprint,
-            "path": self.options.model,
+            "path": self.path,
             "computed_by": precision,
         }
 
@@ -326,7 +341,7 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         self._pairs = pairs
         self._seed = seed
         # On the folds it depends through its pairs.
-        settings = options.model_dump_json(exclude={"folds"})
+        settings = options.model_dump_json(exclude={"folds", "probability"})
         parts = (
             _DESIGN,
             settings,
@@ -336,22 +351,23 @@ class TrainedCrossEncoder(CrossEncoderJudge):
             pairs.digest(),
         )
         self.fingerprint = hash_text("".join(parts))
-        self.path = models / f"teacher-{self.fingerprint}"
-        self.name = f"cross-encoder {options.model}, layers {options.layers}"
+        self.folder = models / f"teacher-{self.fingerprint}"
+        self.path = str(self.folder)
+        self.name = f"cross-encoder {options.models[0]}, layers {options.layers}"
         self.described = f"the cross-encoder in {self.path}"
 
     def describe(self) -> dict[str, Any]:
         """Return also what the held-out pairs said (None once the model's folder is gone)."""
-        record = self.path / _RECORD
+        record = self.folder / _RECORD
         training = json.loads(record.read_text(encoding="utf-8")) if record.exists() else None
-        return super().describe() | {"path": str(self.path), "training": training}
+        return super().describe() | {"training": training}
 
     def _load(self) -> Any:
         with LOADING:
             if self._model is None:
-                if not self.path.is_dir():
+                if not self.folder.is_dir():
                     self._train()
-                self._model = for_threads(_cross_encoder(self.path, self.options))
+                self._model = for_threads(_cross_encoder(self.folder, self.options))
             return self._model
 
     def _train(self) -> None:
@@ -375,14 +391,15 @@ class TrainedCrossEncoder(CrossEncoderJudge):
             folder.mkdir()
             with quiet():
                 record = self._fit(model, pairs, scratch)
+                self._calibrate(model, pairs.held_out or pairs)
                 model[0].save(str(folder))
                 save_file(model[1].state_dict(), folder / _HEAD)
             (folder / _RECORD).write_text(json.dumps(record), encoding="utf-8")
             try:
-                folder.rename(self.path)
+                folder.rename(self.folder)
             except OSError as error:
                 # Another process may have been faster; its model is the same.
-                if not self.path.is_dir():
+                if not self.folder.is_dir():
                     raise AnmiError(
                         f"the cross-encoder could not be saved to {self.path}: {error}"
                     ) from error
@@ -443,6 +460,19 @@ class TrainedCrossEncoder(CrossEncoderJudge):
                 stop.before,
             )
         return {**record}
+
+    def _calibrate(self, model: Any, pairs: Pairs) -> None:
+        """Scale the head, so that the sigmoid of a logit is a chance at the share of positives in training."""
+        import torch
+
+        texts = list(zip(pairs.queries, pairs.documents, strict=True))
+        platt = fit_platt(logits(model, texts, self.options), pairs.labels >= 0.5)
+        # The order of the scores stays.
+        slope = max(platt.slope, _FLATTEST)
+        head = model[1]
+        with torch.no_grad():
+            head.scale.mul_(slope)
+            head.bias.mul_(slope).add_(platt.intercept)
 
 
 def _cross_encoder(path: Path, options: CrossEncoderOptions) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from anmi.candidates import GRADE, MARKED, PADDING, Candidates, CandidateShards,
 from anmi.errors import AnmiError
 from anmi.judging.calibration import Platt, cross_fitted, reliability
 from anmi.judging.cross_encoder import (
+    TRAINED,
     CrossEncoderJudge,
     CrossEncoderOptions,
     TrainedCrossEncoder,
@@ -29,7 +30,9 @@ from anmi.judging.cross_encoder import (
     training_pairs,
 )
 from anmi.judging.fused import combined, log_odds
+from anmi.judging.hidden import Examples
 from anmi.judging.llm import Read
+from anmi.judging.prior import fit_contaminated
 from anmi.ragged import Bools, Float64s, Int64s
 from anmi.store import Store
 
@@ -47,6 +50,11 @@ _NEGATIVES: Final = 3
 # 78 % stay, of which 0.2 to 1.1 % are relevant.
 DOUBTFUL: Final = 0.05
 _DOUBTFUL_RATIO: Final = 0.95
+# Area under the ROC curve below which a judge tells too little to learn from it how many candidates
+# are relevant.
+_POOREST: Final = 0.6
+# Values of the candidates and of the positives of a block.
+Sides = tuple[NDArray[Any], NDArray[Any]]
 log = logging.getLogger(__name__)
 
 
@@ -68,11 +76,13 @@ class Judge:
         Texts by query id and by document index.
     seed
         Of the run.
+    bars
+        Thresholds that the recipe holds ``p_cross`` against, by step.
 
     Attributes
     ----------
     judges
-        By fold: what scores the fold's queries.
+        By fold: what scores the fold's queries; of several models, the first one.
     summary
         What was found, for the report.
     """
@@ -84,6 +94,7 @@ class Judge:
     query_texts: dict[str, str]
     document_texts: Sequence[str]
     seed: int
+    bars: Mapping[str, float] = field(default_factory=dict)
     judges: list[CrossEncoderJudge] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
 
@@ -94,11 +105,10 @@ class Judge:
         )
 
     def fit(self, shards: CandidateShards) -> Judgments:
-        """Prepare the judges (trained when first needed), score all shards and calibrate the scores.
+        """Prepare the judges (trained when first needed), score all shards and make probabilities of the scores.
 
-        Every judged pair counts once, so a probability starts from the share of positives in the
-        pool; unlabelled candidates count as not relevant, which makes it an underestimate where
-        many of them are.
+        The first model judges every candidate, the next one only what the one before gives a
+        probability that reaches a bar.
 
         Returns
         -------
@@ -110,44 +120,69 @@ class Judge:
         AnmiError
             Too few queries for the folds, or a judge whose scores cannot be used or calibrated.
         """
-        texts = set[str]()
-        total = 0
-        folds = self.options.folds
-        for block in shards.only():
-            texts |= {normalised(self.query_texts[str(query)]) for query in block.query_ids}
-            total += int(
-                np.minimum(block.filled.sum(axis=1), self.depth).sum()
-                + (block.positives != PADDING).sum()
+        blocks = [self._first(block) for block in shards.only("p_evidence")]
+        evidence = np.concatenate([share for _, share in blocks])
+        expected = float(np.mean(evidence)) if len(evidence) else DOUBTFUL
+        judged = Candidates.concatenate([block for block, _ in blocks])
+        self._check_folds(judged)
+        first, *larger = self.options.models
+        self.judges = self._made(first, shards)
+        asked = (judged.filled, judged.positives != PADDING)
+        scores, probabilities, self.summary = self._probable(judged, asked, self.judges, expected)
+        self.summary |= {"options": self.options.model_dump(mode="json"), "warnings": []}
+        if self.summary["auc"] < _POOREST:
+            self._warn(
+                f"its AUC on held-out labels is {self.summary['auc']:.2f}, below {_POOREST}, so it"
+                " is no judge of this collection: name a cross-encoder in"
+                " denoising.cross_encoder.model, or take a recipe that reads p_evidence"
             )
+        for model in larger:
+            probabilities = self._confirmed(judged, probabilities, self._made(model, shards))
+        self._check_bars(probabilities[0])
+        sides = [
+            {"cross": score, "p_cross": probability}
+            for score, probability in zip(scores, probabilities, strict=True)
+        ]
+        return Judgments(_with_soft_labels(judged.with_columns(*sides)))
+
+    def _first(self, block: Candidates) -> tuple[Candidates, Float64s]:
+        """Return the candidates that are judged, and what other evidence says of them."""
+        documents = block.documents[:, : self.depth]
+        few = Candidates(block.query_ids, block.positives, documents, block.source[:, : self.depth])
+        evidence = block.columns.get("p_evidence", np.zeros((0, 0)))[:, : self.depth]
+        return few, evidence[np.isfinite(evidence)]
+
+    def _check_folds(self, judged: Candidates) -> None:
+        texts = {normalised(self.query_texts[str(query)]) for query in judged.query_ids}
+        folds = self.options.folds
         if len(texts) < folds or len(set(fold_of(sorted(texts), folds, self.seed).tolist())) < 2:
             raise AnmiError(
                 f"the cross-encoder is cross-fitted over {folds} folds and there are {len(texts)}"
                 " queries of different text, too few; lower denoising.cross_encoder.folds or give"
                 " more training queries"
             )
-        self.judges = self._made(shards)
-        with tqdm(total=total, desc="judging", unit="pair", delay=2, disable=None) as bar:
-            judged = Candidates.concatenate([self._scored(block, bar) for block in shards.only()])
-        fold = self.fold(judged)
-        sides = (judged.columns, judged.positive_columns)
-        places = [np.nonzero(np.isfinite(side["cross"])) for side in sides]
-        scores = np.concatenate([side["cross"][at] for side, at in zip(sides, places, strict=True)])
-        labels = np.repeat([0, 1], [len(row) for row, _ in places])
-        probability, calibrators = cross_fitted(
-            scores, labels, np.concatenate([fold[row] for row, _ in places])
-        )
-        for side, at, found in zip(
-            sides, places, np.split(probability, [len(places[0][0])]), strict=True
-        ):
-            side["p_cross"] = np.full(side["cross"].shape, np.nan, np.float32)
-            side["p_cross"][at] = found
-        self._summarise(scores, labels, probability, calibrators)
-        return Judgments(_with_soft_labels(judged))
 
-    def _made(self, shards: CandidateShards) -> list[CrossEncoderJudge]:
+    def _check_bars(self, probability: NDArray[Any]) -> None:
+        """Warn of a step whose bar no candidate reaches, since it changes nothing."""
+        highest = float(np.nanmax(probability, initial=0.0))
+        self.summary["highest"] = highest
+        for step, bar in self.bars.items():
+            if highest < bar:
+                self._warn(
+                    f'no candidate reaches the threshold {bar:g} of the step "{step}" (the highest'
+                    f" p_cross is {highest:.3f}), so the step changes nothing: lower its threshold,"
+                    " or name a stronger cross-encoder in denoising.cross_encoder.model"
+                )
+
+    def _warn(self, what: str) -> None:
+        sentence = f"cross-encoder: {what}"
+        log.warning(sentence)
+        self.summary["warnings"].append(sentence)
+
+    def _made(self, model: str, shards: CandidateShards) -> list[CrossEncoderJudge]:
         """One judge per fold; a ready-made one is the same for all."""
-        options = self.options
-        if not options.trained:
+        options = self.options.model_copy(update={"model": model})
+        if model != TRAINED:
             return [CrossEncoderJudge(options)] * options.folds
         examples = pd.concat([self._examples(block) for block in shards], ignore_index=True)
         pairs = [
@@ -197,48 +232,150 @@ class Judge:
         # What a person marked as not relevant is not doubtful, however it looks.
         return doubtful & (block.columns[MARKED] != 0) if MARKED in block.columns else doubtful
 
-    def _scored(self, block: Candidates, bar: tqdm[Any]) -> Candidates:
-        """Return the candidates that are judged, and the positives, with the raw scores ``cross``."""
-        fold = self.fold(block)
-        first = block.documents[:, : self.depth]
+    def _scores(
+        self, judged: Candidates, asked: tuple[Bools, Bools], judges: list[CrossEncoderJudge]
+    ) -> Sides:
+        """Return the raw scores of the pairs that are asked for, NaN for others."""
+        fold = self.fold(judged)
+        total = sum(int(mask.sum()) for mask in asked)
         sides = []
-        for documents in (first, block.positives):
-            scores = np.full(documents.shape, np.nan, np.float32)
-            for number, judge in enumerate(self.judges):
-                row, slot = np.nonzero((documents != PADDING) & (fold == number)[:, None])
-                pairs = zip(block.query_ids[row], documents[row, slot], strict=True)
-                texts = [
-                    join(self.query_texts[str(query)], self.document_texts[d]) for query, d in pairs
-                ]
-                scores[row, slot] = judge.score(texts, self.store, bar)
-            sides.append({"cross": scores})
-        few = Candidates(block.query_ids, block.positives, first, block.source[:, : self.depth])
-        return few.with_columns(*sides)
+        with tqdm(total=total, desc="judging", unit="pair", delay=2, disable=None) as bar:
+            for documents, mask in zip((judged.documents, judged.positives), asked, strict=True):
+                scores = np.full(documents.shape, np.nan, np.float32)
+                for number, judge in enumerate(judges):
+                    row, slot = np.nonzero(mask & (fold == number)[:, None])
+                    pairs = zip(judged.query_ids[row], documents[row, slot], strict=True)
+                    texts = [
+                        join(self.query_texts[str(query)], self.document_texts[document])
+                        for query, document in pairs
+                    ]
+                    scores[row, slot] = judge.score(texts, self.store, bar)
+                sides.append(scores)
+        return sides[0], sides[1]
 
-    def _summarise(
+    def _probable(
         self,
-        raw: NDArray[Any],
-        label: NDArray[Any],
-        probability: Float64s,
-        calibrators: dict[int, Platt],
-    ) -> None:
-        from sklearn.metrics import roc_auc_score
+        judged: Candidates,
+        asked: tuple[Bools, Bools],
+        judges: list[CrossEncoderJudge],
+        expected: float,
+    ) -> tuple[Sides, Sides, dict[str, Any]]:
+        """Return scores, probabilities and a summary of the pairs that are asked for."""
+        sides = self._scores(judged, asked, judges)
+        scores = np.concatenate([side[mask] for side, mask in zip(sides, asked, strict=True)])
+        fold = self.fold(judged)
+        folds = np.concatenate([fold[np.nonzero(mask)[0]] for mask in asked])
+        count = int(asked[0].sum())
+        labels = np.repeat([0, 1], [count, len(scores) - count])
+        summary = {"folds": [judge.describe() for judge in judges], "judged_pairs": len(scores)}
+        corrected = self.options.probability == "corrected"
+        probability, found = probabilities(scores, labels, folds, expected, corrected)
+        both = []
+        for mask, part in zip(asked, np.split(probability, [count]), strict=True):
+            values = np.full(mask.shape, np.nan, np.float32)
+            values[mask] = part
+            both.append(values)
+        return sides, (both[0], both[1]), summary | found
 
-        auc = float(roc_auc_score(label, raw))
-        if auc <= 0.5:
-            log.warning(
-                "cross-encoder: higher scores do not mean more relevant (AUC %.2f); its judgments"
-                " say little",
-                auc,
+    def _confirmed(
+        self, judged: Candidates, before: Sides, judges: list[CrossEncoderJudge]
+    ) -> Sides:
+        """Return the probabilities, by these judges where those before reach the lowest bar."""
+        lowest = min(self.bars.values(), default=0.5)
+        asked = (before[0] >= lowest, before[1] >= lowest)
+        known = [int(mask.sum()) for mask in asked]
+        if not known[0] or known[1] < _LEAST:
+            self._warn(
+                f"{judges[0].described} confirms nothing: {known[0]:,} candidates and {known[1]:,}"
+                f" positives reach {lowest:g} by the smaller one, and 1 and {_LEAST} are needed"
             )
-        self.summary |= {
-            "options": self.options.model_dump(mode="json"),
-            "folds": [judge.describe() for judge in self.judges],
-            "judged_pairs": len(raw),
-            "auc_positive_against_candidates": auc,
-            "calibration": [asdict(calibrators[fold]) for fold in sorted(calibrators)],
-            "reliability": reliability(probability, label),
-        }
+            return before
+        expected = float(before[0][asked[0]].mean())
+        _, sides, summary = self._probable(judged, asked, judges, expected)
+        self.summary.setdefault("confirmed", []).append(summary)
+        after = [np.where(m, new, old) for m, new, old in zip(asked, sides, before, strict=True)]
+        return after[0], after[1]
+
+
+def probabilities(
+    scores: NDArray[Any],
+    labels: NDArray[Any],
+    folds: NDArray[Any],
+    expected: float,
+    corrected: bool = True,
+) -> tuple[Float64s, dict[str, Any]]:
+    """Return the chance of each judged document that it is relevant, and how it was found.
+
+    Corrected, it is that of an unlabelled candidate: the densities of the scores of relevant and
+    other documents differ by a logistic factor, and it and the share of relevant candidates are
+    those under which positives and candidates are the likeliest
+    (:func:`anmi.judging.prior.fit_contaminated`; the share is what EM ends at). Where the scores
+    hardly tell the two apart, the share is the expected one.
+
+    Parameters
+    ----------
+    scores, labels, folds
+        [n]: logits, 1 for known positives and 0 for candidates, and folds of the cross-fitting.
+    expected
+        Share of relevant candidates that is expected before looking, between 0 and 1.
+    corrected
+        False takes the sigmoid of the scores as it is.
+
+    Examples
+    --------
+    >>> draw = np.random.default_rng(0)
+    >>> relevant = np.append(np.ones(400), draw.random(6_000) < 0.2)
+    >>> scores = 2 * draw.normal(size=6_400) + 5 * relevant - 6
+    >>> labels = np.repeat([1, 0], [400, 6_000])
+    >>> chance, found = probabilities(scores, labels, np.arange(6_400) % 3, 0.05)
+    >>> round(float(chance[400:].mean()), 1), round(found["share"], 1)
+    (0.2, 0.2)
+    """
+    from sklearn.metrics import roc_auc_score
+
+    against_candidates = float(roc_auc_score(labels, scores))
+    # Against those of them that are not relevant.
+    auc = 0.5 + (against_candidates - 0.5) / (1 - expected)
+    candidates = labels == 0
+    if corrected:
+        fixed = auc < _POOREST
+
+        def fit(score: NDArray[Any], label: NDArray[Any]) -> Platt:
+            return _of_unlabelled(score, label, expected, fixed)
+
+        chance, calibrators = cross_fitted(scores, labels, folds, fit)
+    else:
+        chance = expit(np.asarray(scores, np.float64))
+        calibrators = {}
+    share = float(chance[candidates].mean())
+    # What can be compared with labels: the chance of being one of the positives.
+    odds = (len(labels) - candidates.sum()) / candidates.sum() / share
+    labelled = chance * odds / (1 + chance * odds) if corrected else chance
+    return chance, {
+        "auc_positive_against_candidates": against_candidates,
+        "auc": auc,
+        "share": share,
+        "expected_share": expected,
+        "calibration": [asdict(calibrators[fold]) for fold in sorted(calibrators)],
+        "reliability": reliability(labelled, labels),
+    }
+
+
+def _of_unlabelled(
+    scores: NDArray[Any], labels: NDArray[Any], expected: float, fixed: bool
+) -> Platt:
+    """Fit the chance that an unlabelled document of a score is relevant, at the expected share if that is fixed."""
+    centre = float(scores.mean())
+    spread = float(scores.std()) or 1.0
+    labelled = labels == 1
+    # There is as much evidence as there are positives.
+    number = np.arange(len(scores)) % labelled.sum()
+    values = ((scores - centre) / spread)[:, None]
+    seen = Examples(values, labelled, np.ones(len(scores)), 0 * number, number)
+    fitted = fit_contaminated(seen, np.zeros(1), 0.0, expected)
+    slope = fitted.coefficients[0] / spread
+    shift = float(logit(expected) - logit(fitted.share)) if fixed else 0.0
+    return Platt(slope, fitted.intercept + shift - slope * centre)
 
 
 def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) -> Float64s:
@@ -357,7 +494,7 @@ class Stack:
                 cross = side["p_cross"].ravel()
                 parts.append((fused, cross, np.full(len(cross), tag)))
         fused, cross, label = map(np.concatenate, zip(*parts, strict=True))
-        prior = float(np.clip(cross[np.isfinite(cross)].mean(), _TINY, 1 - _TINY))
+        prior = float(np.clip(np.nanmean(cross[label == 0]), _TINY, 1 - _TINY))
         known = np.isfinite(fused) & np.isfinite(cross)
         hidden = int(label[known].sum())
         if hidden < _LEAST or hidden == known.sum():

@@ -61,7 +61,7 @@ def judge_entries(
     >>> curve = {"bins": [], "expected_calibration_error": 0.0}
     >>> found = judge_entries({"reliability": curve, "calibration": [{"slope": 1.0, "intercept": 0.0}] * 3})
     >>> found["cross_encoder"]["method"]
-    'Platt scaling, cross-fitted over 3 folds'
+    'label shift, cross-fitted over 3 folds'
     """
     judges: dict[str, Mapping[str, Any]] = {}
     folds = len(cross_encoder.get("calibration") or [])
@@ -69,7 +69,9 @@ def judge_entries(
         judges["cross_encoder"] = {
             "auc": cross_encoder.get("auc_positive_against_candidates"),
             "reliability": cross_encoder["reliability"],
-            "method": "Platt scaling" + (f", cross-fitted over {folds} folds" if folds > 1 else ""),
+            "method": f"label shift, cross-fitted over {folds} folds"
+            if folds
+            else "none: σ(logit)",
         }
     return judges | dict((fused_judge or {}).get("judges") or {})
 
@@ -332,6 +334,7 @@ def notices(results: Mapping[str, Any], rows: pd.DataFrame) -> list[str]:
     sentences = [
         pseudo_query_notice(results.get("test_queries")),
         training_notice(results.get("unchanged")),
+        *(f"{warning}." for warning in results.get("warnings") or ()),
         results.get("final"),
         copies_notice(rows),
     ]

@@ -162,7 +162,12 @@ def judge_candidates(
     store.run = partial(map_shards, engine)
     read_by = candidates if answers is None else candidates.map(answers)
     places: dict[str, Any] = {"store": store, "models": store.path / "models"}
-    judge = Judge(options=params.cross_encoder, depth=params.depth, **places, **texts)
+    bars = {
+        step.name: step.params.threshold
+        for step in recipes.get(recipe).steps
+        if getattr(step.params, "column", "") == "p_cross" and hasattr(step.params, "threshold")
+    }
+    judge = Judge(options=params.cross_encoder, depth=params.depth, bars=bars, **places, **texts)
     # What is fitted looks at a few of many columns.
     some = read_by.only("dense", "p_evidence", "p_heldout", GRADE, MARKED)
     judgments = judge.fit(some)

@@ -66,6 +66,7 @@ def collect_results(
     final_choice: dict[str, Any],
     final_metrics: pd.DataFrame,
     part_milliseconds: dict[str, dict[str, float]],
+    cross_encoder: dict[str, Any],
 ) -> dict[str, Any]:
     """Return everything `kedro anmi results` shows, as one JSON document.
 
@@ -108,6 +109,7 @@ def collect_results(
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
         "expected": selection_summary.get("expected"),
+        "warnings": cross_encoder.get("warnings", []),
         "false_negatives": false_negatives,
         "quarantined": info["quarantined"],
     }

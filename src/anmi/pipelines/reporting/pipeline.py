@@ -26,6 +26,7 @@ def create_pipeline() -> Pipeline:
                     "params:evaluation",
                     "measured_search",
                     "part_milliseconds",
+                    "cross_encoder",
                     final_choice="final.choice",
                     final_metrics="final.metrics",
                     drawn="drawn_negatives",
