@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.training.resuming import Killed, stop_at
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.errors import AnmiError
+from anmi.training import mixed as mixed_module
 from anmi.training.curriculum import State, build_curriculum
 from anmi.training.loop import CheckpointPlan
 from anmi.training.mixed import DNHSampler, LatentIndex, Stock
@@ -102,7 +104,7 @@ def vectors(documents, step):
 
 
 def filled(sequence):
-    index = LatentIndex(CAPACITY, DIMENSION)
+    index = LatentIndex(CAPACITY, DOCUMENTS, DIMENSION)
     for step, documents in enumerate(sequence):
         index.add(np.array(documents, np.int64), vectors(documents, step))
     index.take()
@@ -126,7 +128,7 @@ def test_it_holds_each_document_once_as_it_was_encoded_last_and_a_copy_goes_on_a
         step = seen[document]
         newest = vectors(sequence[step], step)[sequence[step].index(document)]
         assert np.array_equal(vector, newest), "the newest embedding of a document"
-    copy = LatentIndex(CAPACITY, DIMENSION)
+    copy = LatentIndex(CAPACITY, DOCUMENTS, DIMENSION)
     copy.load(index.tensors())
     for one in (index, copy):
         for step, documents in enumerate(after, start=100):
@@ -151,6 +153,55 @@ def test_the_index_finds_the_nearest_of_what_was_held():
     assert 9 not in index.documents
     index.take()
     assert 9 in index.documents
+
+
+@pytest.fixture
+def clusters():
+    """Vectors of documents and queries around a few directions, as those of an encoder are."""
+    random = np.random.default_rng(3)
+    near = random.normal(size=(40, 32))[random.integers(0, 40, 1200)]
+    found = (near + random.normal(size=near.shape) / 2).astype(np.float32)
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    return found[:1000], found[1000:]
+
+
+@pytest.mark.parametrize(("most_bytes", "least"), [(mixed_module._MOST_BYTES, 0.99), (0, 0.6)])
+def test_a_large_index_is_made_beside_the_training_and_found_alike_however_long_that_takes(
+    clusters, monkeypatch, most_bytes, least
+):
+    monkeypatch.setattr(mixed_module, "_EXACT", 500)
+    monkeypatch.setattr(mixed_module, "_MOST_BYTES", most_bytes)
+    documents, queries = clusters
+    make = mixed_module._indexed
+    began, go_on = Event(), Event()
+
+    def slowly(vectors):
+        began.set()
+        assert go_on.wait(60)
+        return make(vectors)
+
+    found = []
+    for build in (make, slowly):
+        monkeypatch.setattr(mixed_module, "_indexed", build)
+        index = LatentIndex(5000, 1000, 32)
+        index.add(np.arange(400), documents[:400])
+        index.take()
+        index.add(np.arange(400, 1000), documents[400:])
+        index.take()
+        assert index.documents.max() == 399 and index.search(queries, 1).max() < 400
+        copy = LatentIndex(5000, 1000, 32)
+        go_on.set()
+        copy.load(index.tensors())
+        for each in (index, copy):
+            each.take()
+            assert np.array_equal(np.sort(each.documents), np.arange(1000))
+            found.append(each.documents[each.search(queries, 20)])
+            loaded = LatentIndex(5000, 1000, 32)
+            loaded.load(each.tensors())
+            found.append(loaded.documents[loaded.search(queries, 20)])
+    assert began.is_set() and all(np.array_equal(found[0], each) for each in found)
+    nearest = np.argsort(-queries @ documents.T, axis=1)[:, :20]
+    assert np.mean([np.isin(*pair).mean() for pair in zip(found[0], nearest, strict=True)]) > least
 
 
 def mixed(world, count=4, seed=1, mix=None, rows=None, **options):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -36,8 +37,12 @@ _SPARE: Final = 4
 _FEW_EXCLUDED: Final = 0.02
 # Nearest documents looked at: some are about the row's own entity, and are not taken.
 _TOP: Final = 32
-# Documents encoded last that are searched: what a few steps encode.
-_BUFFER: Final = 2048
+# Documents that are searched exactly; bytes of vectors from which on a byte stands for four numbers
+# or more; links of a document; and documents that a search looks at on its way.
+_EXACT: Final = 50_000
+_MOST_BYTES: Final = 2**31
+_LINKS: Final = 32
+_SEARCHED: Final = 128
 # As many neighbours of a query as the report of DNH shows, of as many queries as people look at.
 _DEPTH: Final = 5
 _MOST_WATCHED: Final = 20
@@ -150,14 +155,19 @@ class Stock:
 
 
 class LatentIndex:
-    """The embeddings of the documents that were encoded last, each once, and a copy of them that is searched exactly.
+    """The embeddings of the documents that were encoded last, each once, and a copy of them that is searched.
 
-    Where more are held than there is room for, those go that were encoded longest ago.
+    Where more are held than there is room for, those go that were encoded longest ago. A copy of up
+    to 50,000 is searched exactly. A larger one is indexed by FAISS (HNSW, and where its vectors
+    would take more than 2 GiB with codes of product quantisation), beside the training, from one
+    :meth:`take` to the next: so what is found does not depend on how long that takes.
 
     Parameters
     ----------
     capacity
         Most documents that are held.
+    corpus
+        Documents there are.
     dimension
         Of the embeddings.
 
@@ -168,7 +178,7 @@ class LatentIndex:
 
     Examples
     --------
-    >>> index = LatentIndex(capacity=2, dimension=1)
+    >>> index = LatentIndex(capacity=2, corpus=9, dimension=1)
     >>> for document in (4, 7, 8):
     ...     index.add(np.array([document]), np.ones((1, 1), np.float32))
     >>> index.take()
@@ -176,49 +186,107 @@ class LatentIndex:
     [7, 8]
     """
 
-    def __init__(self, capacity: int, dimension: int) -> None:
-        self._capacity = capacity
-        self._held: list[NDArray[Any]] = [
-            np.zeros(0, np.int64),
-            np.zeros((0, dimension), np.float32),
-        ]
+    def __init__(self, capacity: int, corpus: int, dimension: int) -> None:
+        capacity = min(capacity, corpus)
+        self._slot_of = np.full(corpus, PADDING, np.int64)
+        self._numbers = np.full(capacity, PADDING, np.int64)
+        self._vectors = np.zeros((capacity, dimension), np.float32)
+        # When each was encoded, 0 where there is none.
+        self._time = np.zeros(capacity, np.int64)
+        self._thread = ThreadPoolExecutor(1)
+        self._next: tuple[Int64s, Float32s, Future[Any]] | None = None
         self.take()
 
     def add(self, documents: Int64s, vectors: Float32s) -> None:
         """Take in the embeddings, float32 [n, d], of n different documents as they were in a step."""
-        stays = ~np.isin(self._held[0], documents)
-        parts = (
-            np.concatenate([old[stays], new])
-            for old, new in zip(self._held, (documents, vectors), strict=True)
-        )
-        self._held = [part[-self._capacity :] for part in parts]
+        documents = documents[-len(self._time) :]
+        slots = self._slot_of[documents]
+        is_new = slots == PADDING
+        now = self._time.max(initial=0) + 1 + np.arange(len(slots))
+        self._time[slots[~is_new]] = now[~is_new]
+        if is_new.any():
+            oldest = np.argpartition(self._time, is_new.sum() - 1)[: is_new.sum()]
+            evicted = self._numbers[oldest]
+            self._slot_of[evicted[evicted != PADDING]] = PADDING
+            slots[is_new] = oldest
+        self._slot_of[documents] = slots
+        self._numbers[slots] = documents
+        self._vectors[slots] = vectors[-len(self._time) :]
+        self._time[slots] = now
 
     def take(self) -> None:
-        """Copy what is held, to search it from now on."""
-        # Arrays are made anew where something is added, never changed.
-        self._copy = self._held
-        self.documents, self._vectors = self._copy
-        self._longest = float(exact.lengths(self._vectors).max(initial=0))
+        """Search from now on what is held, or where that is indexed first, what was held at the last call."""
+        if self._next is not None:
+            documents, _, index = self._next
+            self._use(documents, index.result())
+            self._next = None
+        held = self._held()
+        if len(held[0]) > _EXACT:
+            self._next = (*held, self._thread.submit(_indexed, held[1]))
+        else:
+            self._use(*held)
 
     def search(self, anchors: Float32s, count: int) -> Int64s:
         """Return the places of the nearest documents in the copy, int64 [n, count], nearest first; -1 for none."""
-        found = min(count, len(self._vectors))
-        places, _ = exact.nearest(anchors, self._vectors, found, self._longest)
+        found = min(count, len(self.documents))
+        if isinstance(self._index, np.ndarray):
+            places, _ = exact.nearest(anchors, self._index, found, self._longest)
+        else:
+            _, places = self._index.search(np.ascontiguousarray(anchors), found)
         return np.pad(places.astype(np.int64), ((0, 0), (0, count - found)), constant_values=-1)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all it needs to go on elsewhere."""
-        return {
-            f"index.{i}": torch.from_numpy(part)
-            for i, part in enumerate((*self._held, *self._copy))
-        }
+        index = self._index
+        if not isinstance(index, np.ndarray):
+            import faiss
+
+            index = faiss.serialize_index(index)
+        none = self.documents[:0], self._vectors[:0]
+        parts = (*self._held(), self.documents, index, *(self._next or none)[:2])
+        return {f"index.{place}": torch.from_numpy(part) for place, part in enumerate(parts)}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what :meth:`tensors` gave."""
-        parts = [tensors[f"index.{i}"].numpy() for i in range(4)]
-        self._held = parts[2:]
-        self.take()
-        self._held = parts[:2]
+        parts = [tensors[f"index.{place}"].numpy() for place in range(6)]
+        self.add(*parts[:2])
+        index = parts[3]
+        if index.dtype == np.uint8:
+            import faiss
+
+            index = faiss.deserialize_index(index)
+        self._use(parts[2], index)
+        if len(parts[4]):
+            self._next = (*parts[4:], self._thread.submit(_indexed, parts[5]))
+
+    def _held(self) -> tuple[Int64s, Float32s]:
+        order = np.argsort(self._time)
+        order = order[self._time[order] > 0]
+        return self._numbers[order], self._vectors[order]
+
+    def _use(self, documents: Int64s, index: Any) -> None:
+        self.documents = documents
+        self._index = index
+        if isinstance(index, np.ndarray):
+            self._longest = float(exact.lengths(index).max(initial=0))
+
+
+def _indexed(vectors: Float32s) -> Any:
+    """Return an index of FAISS, made by one thread: several would link in an order of their own."""
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    size = vectors.shape[1]
+    index = faiss.IndexHNSWFlat(size, _LINKS, faiss.METRIC_INNER_PRODUCT)
+    if vectors.nbytes > _MOST_BYTES:
+        codes = next(size // width for width in range(4, size + 1) if size % width == 0)
+        index = faiss.IndexHNSWPQ(size, codes, _LINKS, 8, faiss.METRIC_INNER_PRODUCT)
+        # It orders codes for Hamming distances, which nobody asks for, and takes minutes.
+        faiss.downcast_index(index.storage).do_polysemous_training = False
+        index.train(vectors)
+    index.hnsw.efSearch = _SEARCHED
+    index.add(vectors)
+    return index
 
 
 def neighbour_table(noted: Iterable[Sequence[Any]] = ()) -> pd.DataFrame:
@@ -294,7 +362,7 @@ class DNHSampler(NegativeSampler):
         self._codes += self._no_negatives.indices
         few = np.diff(self._no_negatives.indptr).max() <= _FEW_EXCLUDED * stock.documents
         self._spare = min(_SPARE, count) if few else count
-        self._index = LatentIndex(_BUFFER, dimension)
+        self._index = LatentIndex(options.buffer, stock.documents, dimension)
         # Of the queries whose neighbours are noted, the first rows; and what was noted.
         first = {row.query_id: number for number, row in reversed(list(enumerate(rows)))}
         names = sorted(first)

@@ -265,6 +265,14 @@ class MixedSources(PartOptions):
         0.0, ge=0, le=1, description="Share of edits of the row's document. 0: optional in methods."
     )
     refresh: int = Field(50, ge=1, description="Steps between two indexes of latent negatives.")
+    buffer: int = Field(
+        2048,
+        ge=1,
+        description=(
+            "Documents encoded last that latent negatives are among. Above 50,000 their index is made"
+            " beside the training (HNSW), to be used from the next refresh on."
+        ),
+    )
     boost: float = Field(
         0.0, ge=0, description="Weight added to a row, times its share of hard negatives."
     )
