@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,12 @@ from anmi.hooks.checks import (
     check_collection,
     check_encoder,
     check_network,
-    check_packages,
     check_recipes,
 )
 from anmi.judging.cross_encoder import open_cross_encoder
 from anmi.pipelines.params import BM25Params, SearchParams
-from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval import e5
 from anmi.retrieval.encoders import load_encoder
-from anmi.selection.recipe import Recipe
 
 
 def test_what_any_recipe_says_of_mining_is_checked() -> None:
@@ -43,16 +39,6 @@ def test_what_any_recipe_says_of_mining_is_checked() -> None:
         AnmiError, match=r'no parameter "recipes.mine.mining.bm25.k2": did you mean "k1"'
     ):
         check_recipes(stated(k2=1.5), {"bm25": BM25Params})
-
-
-def test_an_extra_that_training_needs_is_asked_for_before_mining(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "wordfreq", None)
-    recipe = Recipe(description="x", steps={"random": {}}, training={"hardness": "hans"})
-    with pytest.raises(AnmiError, match=r"pip install \"anmi-retrieval\[code-mix\]\""):
-        check_packages(merged_options(recipe, TrainingParams()))
-    check_packages(merged_options(recipe, TrainingParams(options={"hardness": "none"})))
 
 
 def test_several_processes_of_one_run_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from anmi.pipelines.evaluation.nodes import (
     score_runs,
 )
 from anmi.pipelines.evaluation.search import run_systems
-from anmi.pipelines.params import ConsistencyParams, EvaluationParams
+from anmi.pipelines.params import BM25Params, ConsistencyParams, EvaluationParams
 from anmi.pipelines.selection.nodes import make_training_rows, select_negatives, summarise_selection
 from anmi.pipelines.training.nodes import check_splits
 from anmi.report.console import results_table
@@ -74,7 +74,7 @@ SHARDS = CandidateShards.of([block()])
 
 
 def checked(shards: CandidateShards) -> ColumnShards:
-    return check_consistency(shards, "checked", BOOK, ConsistencyParams())
+    return check_consistency(shards, "checked", BOOK, ConsistencyParams(), BM25Params())
 
 
 def selected(recipe: str) -> CandidateShards:
@@ -132,6 +132,7 @@ def test_the_best_positive_decides_and_a_tie_of_zeros_is_no_match(queries: pd.Da
     (found,) = SHARDS.joined(checked(SHARDS))
     assert found.query_columns["positive_rank"].tolist() == [10, 11, 1]
     assert found.query_columns["consistent"].tolist() == [1, 0, 0]
+    assert found.positive_columns["consistent"][:, 0].tolist() == [0, 0, 0]
     summary = summarise_consistency(SHARDS, checked(SHARDS))
     assert summary["pass_rate"] == pytest.approx(1 / 3)
     assert summary["median_positive_rank_of_failed"] == 6

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from anmi.corpus.sentences import LANGUAGES
 from anmi.corpus.texts import one_form
 from anmi.errors import AnmiError
+from anmi.retrieval import tokenize as tokenize_module
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.terms import Terms, counted_texts
 from anmi.retrieval.tokenize import resolve, tokenizer
@@ -67,21 +68,38 @@ def test_scores_follow_the_formula_of_lucene(texts: list[str], queries: list[str
         np.testing.assert_allclose(found, slow_scores(texts, query), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.25])
-def test_scores_are_those_of_the_package_that_the_published_miner_uses(
-    texts: list[str], queries: list[str], epsilon: float
-) -> None:
-    from rank_bm25 import BM25Okapi
+def test_vectors_of_rank_bm25_weigh_as_it_scores(texts: list[str], queries: list[str]) -> None:
+    """Its scores are its own; the weights that exports and explanations read must add up to them."""
+    index = BM25Index.build(
+        texts, "en", kind="whitespace", engine="rank_bm25", k1=K1, b=B, epsilon=0.25
+    )
+    weights, terms = index.vectors()
+    place = {term: number for number, term in enumerate(terms)}
+    for query, (_, scores) in zip(queries, index.scored(queries, 0), strict=True):
+        known = [place[word] for word in query.split() if word in place]
+        expected = np.asarray(weights[:, known].sum(axis=1)).ravel()
+        np.testing.assert_allclose(scores[0], expected, rtol=1e-5, atol=1e-5)
 
-    own = BM25Index.build(
-        texts, "en", kind="whitespace", engine="rank_bm25", k1=K1, b=B, epsilon=epsilon
-    )
-    other = BM25Okapi([text.split() for text in texts], k1=K1, b=B, epsilon=epsilon)
-    everything = np.tile(np.arange(len(texts), dtype=np.int32), (len(queries), 1))
-    expected = [other.get_scores(query.split()) for query in queries]
-    np.testing.assert_allclose(
-        own.search_and_look(queries, 1, everything)[2], expected, rtol=1e-5, atol=1e-5
-    )
+
+def test_the_words_of_nltk_are_its_own_or_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    tokenize_module._cut.cache_clear()
+    with pytest.raises(AnmiError, match="by the data punkt_tab, which no package brings: run"):
+        tokenizer("nltk", "en")
+    data = tmp_path / "tokenizers" / "punkt_tab" / "english"
+    data.mkdir(parents=True)
+    # Of no abbreviation, so that every full stop before a capital ends a sentence.
+    for name in ("abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab"):
+        (data / name).touch()
+    text = "Don't stop. It is 1.5 km (or so)."
+    terms = Terms.cut([text, text], "en", "nltk")
+    assert tokenizer("nltk", "en")([text]) == [nltk.word_tokenize(text.lower())]
+    assert sorted(terms.vocabulary) == sorted(set(nltk.word_tokenize(text.lower())))
+    assert {"n't", "1.5", "("} <= terms.vocabulary.keys()
 
 
 @pytest.mark.parametrize("engine", ["bm25s", "rank_bm25"])

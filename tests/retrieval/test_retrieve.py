@@ -372,24 +372,6 @@ def test_of_many_positives_some_are_measured_and_none_is_a_candidate(
     assert block.positive_columns["dense"][3, 0] in similar[3:5], "the median one stands first"
 
 
-def test_by_rank_bm25_documents_without_a_common_term_fill_the_list() -> None:
-    texts = [f"alone{i}" for i in range(40)] + ["세종 도서관", "세종 시청", "세종 대왕"]
-    index = BM25Index.build(
-        texts, "ko", kind="whitespace", engine="rank_bm25", k1=1.5, b=0.75, epsilon=0.25
-    )
-    related = RelatedDocuments.from_table(
-        pd.DataFrame(columns=["document_id", "other_id", "kind"]), texts
-    )
-    retrieve = Retrieve(index, None, None, related, bm25_depth=30, dense_depth=0, random=0, seed=1)
-    one, none = np.array([[42]], np.int32), np.array([PADDING], np.int32)
-    found = retrieve(Queries(["q"], ["세종"], one, none, np.zeros((1, 0), np.float32)))
-    assert found.documents[0].tolist() == [40, 41, *range(28)]
-    assert (found.columns["bm25"][0, :2] > 0).all() and not found.columns["bm25"][0, 2:].any()
-    assert (found.source == SOURCES["bm25"]).all() and found.query_columns[
-        "best_bm25_rank"
-    ].tolist() == [1]
-
-
 # Distinct, or the order would be that of ties; whole, so that sums are exact.
 SCORES = st.lists(st.integers(1, 60), min_size=0, max_size=6, unique=True).map(
     lambda v: sorted(v, reverse=True)

@@ -39,8 +39,9 @@ MINER: Final = [
     ("bm25.b", 0.75, "3. build_bm25_index: the library's own"),
     ("bm25.epsilon", 0.25, "3. build_bm25_index: the library's own"), ("bm25.depth", 1000, "1. TOP_M"),
     ("consistency.top", 10, "1. TOP_K_FILTER"), ("negatives", 7, "1. NUM_NEGATIVES"),
+    ("dense.positives", 1000, "6. each pair by itself"),
     (
-        "steps", {"consistency": {"policy": "drop"}, "source": {"source": "bm25"}, "random": {}},
+        "steps", {"consistency": {"policy": "pairs"}, "source": {"source": "bm25"}, "random": {}},
         "3. mine_hard_negatives",
     ),
 ]  # fmt: skip
@@ -73,7 +74,7 @@ ANMI_2_0: Final = [
 ]  # fmt: skip
 ANMI_2_1: Final = [
     ("encoder", "minilm", "no network is named; that of 2.0"), ("bm25.depth", 50, "no number is named; that of 2.0"),
-    ("denoising.depth", 50, "Integrated, stage 1: all candidates"),
+    ("denoising.depth", 50, "Integrated, stage 1: all candidates"), ("dense.positives", 1, "Integrated: the row's"),
     ("steps.denoise", {"column": "p_cross", "threshold": 0.5}, "Integrated, stage 1"),
     ("steps.max_ratio", {"column": "dense", "max_ratio": 0.95}, "Integrated, stage 2"),
     ("steps.mixture", {"column": "dense", "per": "query"}, "Integrated, stage 3"),
@@ -106,7 +107,8 @@ MINIMAL: Final = [
 ]  # fmt: skip
 HANS: Final = [
     ("encoder", "minilm", "7.2: a BERT, here a smaller one"),
-    ("steps", {"top": {"by": "dense"}}, "3.1: the top of a ranking"), ("training.encoders", "two", "7.2"),
+    ("steps", {"source": {"source": "bm25"}, "top": {"by": "bm25"}}, "3.1: top-k from BM25"),
+    ("training.encoders", "two", "7.2"),
     ("training.hardness.negatives", {"low": 1, "high": 3, "direction": "rising"}, "6.2"),
     ("training.hardness.weight", {"low": 0.5, "high": 1.5, "direction": "falling"}, "6.3, formula"),
     ("training.hardness.temperature", {"low": 0.5, "high": 1.0, "direction": "rising"}, "6.4, formula"),

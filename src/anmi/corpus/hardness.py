@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import regex
 from pydantic import BaseModel, ConfigDict
 
-from anmi.errors import installed
 from anmi.ragged import Float64s
 
 # Letters, their marks and digits; apostrophes, and the two invisible characters that Indic and
@@ -26,7 +25,7 @@ from anmi.ragged import Float64s
 _RUN: Final = regex.compile(
     r"(?:[\p{L}\p{M}\p{N}]|(?<=[\p{L}\p{M}])['’\u200c\u200d](?=[\p{L}\p{M}]))+"
 )
-_MARKS: Final = regex.compile(r"(?!['’])[\p{P}\p{S}]")
+_MARKS: Final = regex.compile(r"[\p{P}\p{S}]")
 # Accents that combine with letters of any script, full-width forms; Chinese and Japanese mix
 # scripts within a word.
 _SCRIPTS: Final = {
@@ -110,18 +109,13 @@ class HardnessParams(BaseModel):
 
     code_mix: CodeMix = "script"
 
-    def check_installed(self) -> None:
-        """Raise an AnmiError if languages are to be told apart and the extra ``code-mix`` is not installed."""
-        if self.code_mix == "language":
-            _wordfreq()
-
 
 def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> Float64s:
     """Return how hard queries are, in [0, 1], larger is harder, float64 [Q].
 
     0.35·min(tokens/24, 1) + 0.25·min(entropy/4 bits, 1) + 0.20·min(punctuation share/0.25, 1) +
     0.20·code-mix share. Each Chinese character is a token; entropy is that of the characters of a
-    query, and punctuation includes symbols.
+    query, and punctuation includes symbols and apostrophes.
 
     Parameters
     ----------
@@ -129,11 +123,6 @@ def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> Float64s:
         Q queries; an empty one has a hardness of 0.
     code_mix
         What must differ for a word to be mixed in, see :func:`mixed_share`.
-
-    Raises
-    ------
-    AnmiError
-        Languages are to be told apart and the extra ``code-mix`` is not installed.
 
     Examples
     --------
@@ -174,11 +163,6 @@ def mixed_share(words: Sequence[tuple[str, str]], by: CodeMix = "language") -> f
     by
         ``language`` looks at both, by lists of word frequencies; ``script`` at scripts only.
 
-    Raises
-    ------
-    AnmiError
-        ``by`` is ``language`` and the extra ``code-mix`` is not installed.
-
     Examples
     --------
     >>> mixed_share(split_words("what is कल का मौसम"), by="script")
@@ -207,13 +191,6 @@ def mixed_share(words: Sequence[tuple[str, str]], by: CodeMix = "language") -> f
 
 @lru_cache(maxsize=65536)
 def _frequencies(word: str, languages: tuple[str, ...]) -> list[float]:
-    return [_wordfreq().word_frequency(word, language, minimum=_UNLISTED) for language in languages]
+    import wordfreq
 
-
-def _wordfreq() -> Any:
-    return installed(
-        "wordfreq",
-        "telling languages apart",
-        "code-mix",
-        "set evaluation.hardness.code_mix to script",
-    )
+    return [wordfreq.word_frequency(word, language, minimum=_UNLISTED) for language in languages]

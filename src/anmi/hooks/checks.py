@@ -40,7 +40,6 @@ from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.model_folder import check_base, check_text_model, is_folder, is_sparse_folder
 from anmi.seeds import is_seed
 from anmi.selection.recipe import RecipeBook, inherited
-from anmi.training.options import TrainingOptions
 
 ENCODERS: Final = ("corpus", "minilm", "static", "e5")
 # Parameters of a single value, which nodes read as they are, and what is expected of them.
@@ -117,7 +116,8 @@ class CheckHooks:
         if "train_retriever" in nodes:
             recipe = catalog.load("params:recipes").get(catalog.load("params:recipe"))
             options = merged_options(recipe, catalog.load("params:training"))
-            check_packages(options)
+            if options.masked_lm is not None:
+                check_base(options.masked_lm)
             self._draws_on_facts = options.sources.kind == "mixed"
             self._asks_corpus = bool(options.pseudo_queries.kinds)
         self._evaluated = (
@@ -127,8 +127,6 @@ class CheckHooks:
             store = self._context.project_path / self._context.config_loader["globals"]["store"]
             encoder = catalog.load("params:encoder")
             check_network(encoder, catalog.load("params:search"), store / "models")
-        if "describe_hardness" in nodes:
-            catalog.load("params:evaluation").hardness.check_installed()
 
     @hook_impl
     def after_node_run(self, node: Node, outputs: dict[str, Any], inputs: dict[str, Any]) -> None:
@@ -246,17 +244,6 @@ def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None
             raise AnmiError(
                 f"{of} trains on {unread}, which it does not mine: add `reads: [{unread}]` to it"
             )
-
-
-def check_packages(options: TrainingOptions) -> None:
-    """Refuse training that needs an extra or a folder that is not there; it would stop hours later."""
-    from anmi.corpus.hardness import HardnessParams
-    from anmi.training.parts import HansOptions
-
-    if isinstance(options.hardness, HansOptions):
-        HardnessParams(code_mix="language").check_installed()
-    if options.masked_lm is not None:
-        check_base(options.masked_lm)
 
 
 def check_network(encoder: str, search: SearchParams, models: Path) -> None:

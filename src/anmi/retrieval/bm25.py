@@ -1,4 +1,4 @@
-"""BM25 searches the whole corpus, by Lucene's formula (``bm25s``) or the one of ``rank_bm25``."""
+"""BM25 searches the whole corpus, by Lucene's formula (``bm25s``) or by the package ``rank_bm25``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from anmi.candidates import PADDING
 from anmi.files import read_json, write_json
 from anmi.ragged import Float32s, Int32s, Int64s, in_rows
 from anmi.retrieval.exact import best
@@ -18,6 +19,7 @@ from anmi.retrieval.terms import Terms, unsigned
 from anmi.retrieval.tokenize import Tokenize, for_queries, saved_tokenizer, unaccented
 
 _SETTINGS: Final = "settings.json"
+_TERMS: Final = "terms"
 _CELLS: Final = 4_000_000
 _ARRAYS: Final = ("indptr", "indices", "data")
 # Documents that are weighed at a time, which bounds memory.
@@ -48,10 +50,17 @@ class BM25Index:
     [[0, 2]]
     """
 
-    def __init__(self, engine: Any, settings: dict[str, Any], tokenize: Tokenize) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        settings: dict[str, Any],
+        tokenize: Tokenize,
+        okapi: tuple[Any, Terms] | None = None,
+    ) -> None:
         self._engine = engine
         self.settings = settings
         self.tokenize = for_queries(tokenize)
+        self._okapi, self._terms_of_okapi = okapi or (None, None)
 
     @staticmethod
     def build(
@@ -74,12 +83,12 @@ class BM25Index:
         counts = terms.counts
         lengths = terms.lengths.astype(np.float64)
         idf = terms.idf
+        okapi = None
         if engine == "rank_bm25":
-            held = counts.getnnz(axis=0)
-            idf = np.log(len(lengths) - held + 0.5) - np.log(held + 0.5)
-            # Terms in more than half of the documents have a negative idf, in place of which
-            # epsilon stands.
-            idf = (k1 + 1) * np.where(idf < 0, epsilon * idf[held > 0].mean(), idf)
+            from rank_bm25 import BM25Okapi
+
+            okapi = BM25Okapi(_words(terms), k1=k1, b=b, epsilon=epsilon)
+            idf = np.array([(k1 + 1) * okapi.idf.get(term, 0.0) for term in terms.vocabulary])
         scale = k1 * ((1 - b) + b * lengths / max(lengths.mean(), 1e-9))
         weights = np.empty(len(counts.data), np.float32)
         for first in range(0, len(lengths), _DOCUMENTS):
@@ -98,25 +107,32 @@ class BM25Index:
         index.nonoccurrence_array = None
         index.unique_token_ids_set = set(terms.vocabulary.values())
         formula = {"engine": engine, "k1": k1, "b": b, "epsilon": epsilon}
-        return BM25Index(
-            index, {"documents": len(lengths), **terms.settings, **formula}, terms.tokenize
-        )
+        settings = {"documents": len(lengths), **terms.settings, **formula}
+        return BM25Index(index, settings, terms.tokenize, okapi and (okapi, terms))
 
     def save(self, path: Path) -> None:
         """Write the index into the folder ``path``."""
-        self._engine.save(str(path))
+        if self._terms_of_okapi is None:
+            self._engine.save(str(path))
+        else:
+            (path / _TERMS).mkdir(parents=True, exist_ok=True)
+            self._terms_of_okapi.save(path / _TERMS)
         write_json(path / _SETTINGS, self.settings)
 
     @staticmethod
     def load(path: Path) -> BM25Index:
-        """Open an index, its arrays memory-mapped."""
+        """Open an index, its arrays memory-mapped; that of rank_bm25 is made again of its terms."""
         import bm25s
 
         settings = read_json(path / _SETTINGS)
+        tokenize = saved_tokenizer(settings, path)
+        if settings["engine"] == "rank_bm25":
+            formula = {name: settings[name] for name in ("engine", "k1", "b", "epsilon")}
+            return BM25Index.of_terms(Terms.load(path / _TERMS), **formula)
         engine = bm25s.BM25.load(path, mmap=True, show_progress=False)
         # Plain arrays are mapped all the same, and other processes share them.
         engine.scores |= {name: np.asarray(engine.scores[name]) for name in _ARRAYS}
-        return BM25Index(engine, settings, saved_tokenizer(settings, path))
+        return BM25Index(engine, settings, tokenize)
 
     def search(self, queries: Sequence[str], k: int) -> tuple[Int32s, Float32s]:
         """Return the best documents of each query.
@@ -125,16 +141,21 @@ class BM25Index:
         -------
         documents
             int32 [Q, k], best first, -1 where fewer than k documents share a term with the query;
-            equal scores stand in the order of the corpus.
+            equal scores stand in the order of the corpus, by rank_bm25 in that of NumPy's argsort,
+            reversed, as its users have it.
         scores
             float32 [Q, k], 0 where there is no document.
         """
-        return self.search_and_look(queries, k, np.zeros((len(queries), 0), np.int32))[:2]
+        documents, scores, _ = self._searched(queries, k, lambda _, full: full[:, :0])
+        return np.where(scores == 0, np.int32(PADDING), documents), scores
 
     def search_and_look(
         self, queries: Sequence[str], k: int, wanted: Int32s
     ) -> tuple[Int32s, Float32s, Float32s]:
-        """Return what :meth:`search` does, and the scores of ``wanted`` documents [Q, W]; NaN of padding, -1."""
+        """Return what :meth:`search` does, and the scores of ``wanted`` documents [Q, W]; NaN of padding, -1.
+
+        By rank_bm25 the list goes on with documents that share no term.
+        """
 
         def look(part: slice, full: Float32s) -> Float32s:
             documents = wanted[part]
@@ -153,7 +174,7 @@ class BM25Index:
             documents, scores, spread[:] = self._searched(
                 queries, count, lambda _, full: full.std(axis=1)
             )
-            return Ranked(documents, scores)
+            return Ranked(np.where(scores == 0, np.int32(PADDING), documents), scores)
 
         return search, spread
 
@@ -161,12 +182,23 @@ class BM25Index:
         self, queries: Sequence[str], k: int, look: Callable[[slice, Float32s], Float32s]
     ) -> tuple[Int32s, Float32s, Float32s]:
         k = min(k, self.settings["documents"])
-        parts = ((*best(full, k), look(part, full)) for part, full in self.scored(queries, k))
+        first = best if self._okapi is None else _first
+        parts = ((*first(full, k), look(part, full)) for part, full in self.scored(queries, k))
         documents, scores, looked_up = map(np.concatenate, zip(*parts, strict=True))
-        return documents, scores, looked_up
+        return documents, scores, looked_up.astype(np.float32)
+
+    def places(self, queries: Sequence[str], documents: Int32s) -> Float32s:
+        """Return the place, from 1, of documents [Q, M] in rank_bm25's order of the corpus; NaN of padding, -1."""
+        places = [
+            1 + in_rows(np.argsort(_first(full, None)[0]), np.maximum(documents[part], 0))
+            for part, full in self.scored(queries, 0)
+        ]
+        return np.where(documents < 0, np.nan, np.concatenate(places)).astype(np.float32)
 
     def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Float32s]]:
-        """Yield some queries at a time with their scores of all documents, float32 [part, N]; use before the next.
+        """Yield some queries at a time with their scores of all documents, [part, N]; use before the next.
+
+        They are float32, those of rank_bm25 float64, as the package gives them.
 
         Parameters
         ----------
@@ -180,6 +212,11 @@ class BM25Index:
 
         rows = self.tokenize(queries)
         count = self.settings["documents"]
+        if self._okapi is not None:
+            for row, tokens in enumerate(rows):
+                yield slice(row, row + 1), self._okapi.get_scores(tokens)[None, :]
+            if rows:
+                return
         # Few enough to stay near the processor's caches, which is where the time goes.
         step = max(1, _CELLS // max(count, width, 1))
         room = np.zeros((min(step, len(rows)), count), np.float32)
@@ -221,3 +258,16 @@ class BM25Index:
         """Where the postings of each term begin, their documents and their weights."""
         starts, documents, weights = (np.asarray(self._engine.scores[name]) for name in _ARRAYS)
         return unsigned(starts), unsigned(documents), weights
+
+
+def _words(terms: Terms) -> list[NDArray[Any]]:
+    """Return the terms of each document, each as often as it occurs."""
+    vocabulary = np.array(list(terms.vocabulary), dtype=object)
+    words = np.repeat(vocabulary[terms.counts.indices], terms.counts.data.astype(np.int64))
+    return np.split(words, np.cumsum(terms.lengths.astype(np.int64))[:-1])
+
+
+def _first(full: NDArray[Any], k: int | None) -> tuple[Int32s, Float32s]:
+    """Return the first k documents in rank_bm25's order, in which ties stand as NumPy's argsort leaves them."""
+    documents = np.argsort(full)[:, ::-1][:, :k]
+    return documents.astype(np.int32), in_rows(full, documents).astype(np.float32)

@@ -120,13 +120,15 @@ def best_passages(
 def some_of(seed: int, query_ids: list[str], positives: Int32s, most: int) -> Int32s:
     """Return at most so many positives of each query, drawn by its own stream, in the order that they had.
 
+    Of one it is the first, as the ANMI 2.0 notebook has it.
+
     Examples
     --------
     >>> some_of(1, ["a", "b"], np.array([[3, 5, 7], [4, -1, -1]], np.int32), 2).tolist()
     [[5, 7], [4, -1]]
     """
-    if positives.shape[1] <= most:
-        return positives
+    if positives.shape[1] <= most or most == 1:
+        return positives[:, :most]
     draws = np.where(
         positives == PADDING, 2.0, seeds.uniform(seed, "positives", query_ids, positives)
     )
@@ -191,25 +193,6 @@ def compacted(documents: Int32s, *others: NDArray[Any]) -> list[NDArray[Any]]:
     order = np.argsort(documents == PADDING, kind="stable")
     width = int((documents != PADDING).sum(axis=1).max(initial=0))
     return [in_rows(values, order)[:, :width] for values in (documents, *others)]
-
-
-def filled(documents: Int32s) -> Int32s:
-    """Fill lists [Q, K ≤ N] that end early with other documents, in the order of the corpus.
-
-    Examples
-    --------
-    >>> filled(np.array([[2, 0, -1, -1], [-1, -1, -1, -1]], np.int32)).tolist()
-    [[2, 0, 1, 3], [0, 1, 2, 3]]
-    """
-    width = documents.shape[1]
-    # Of the first K documents at least as many are free as places.
-    listed = np.zeros((len(documents), width + 1), np.bool_)
-    np.put_along_axis(
-        listed, np.where(documents < 0, width, np.minimum(documents, width)), True, axis=1
-    )
-    free = np.argsort(listed[:, :width], kind="stable").astype(np.int32)
-    place = np.maximum(np.arange(width) - (documents >= 0).sum(axis=1, keepdims=True), 0)
-    return np.where(documents < 0, in_rows(free, place), documents)
 
 
 def merged(

@@ -48,7 +48,7 @@ class Retrieve:
     A rank is 1 + the number of documents of the whole corpus with a higher score, and unknown
     beyond the last candidate that a source found, or a deeper rank that is asked for: nobody reads
     those, and to count them costs as much as the search. Of positives the rank by BM25 is always
-    known.
+    known. By rank_bm25 it is the place in that package's own order, and always known.
 
     Of a query with many positives some are drawn and measured, and the one of the median similarity
     (by BM25 where no encoder is asked) stands first. No candidate is a positive, the query itself
@@ -126,14 +126,23 @@ class Retrieve:
             (drawn, random_values, "random"),
         )
         best = np.fmax.reduce(label_values, axis=1, keepdims=True)
-        higher = self._higher(queries.texts, np.concatenate([own_values, best], axis=1), scores)
         columns, own, of_query = (dict[str, Float32s]() for _ in range(3))
         if self.bm25 is not None:
             columns["bm25"] = values
             own["bm25"] = own_values
-            columns["bm25_rank"] = pool.listed_ranks(values, scores, rank_bounds["bm25_rank"])
-            own["bm25_rank"] = higher[:, :-1]
-            of_query = {"best_bm25": best[:, 0], "best_bm25_rank": higher[:, -1]}
+            if self.bm25.settings["engine"] == "rank_bm25":
+                looked_up = np.concatenate([documents, some, known_positives], axis=1)
+                ranks = self.bm25.places(queries.texts, looked_up)
+                ends = np.cumsum([documents.shape[1], some.shape[1]])
+                columns["bm25_rank"], own["bm25_rank"], label_ranks = np.split(ranks, ends, axis=1)
+                best_rank = np.fmin.reduce(label_ranks, axis=1)
+            else:
+                looked_up = np.concatenate([own_values, best], axis=1)
+                ranks = self._higher(queries.texts, looked_up, scores)
+                columns["bm25_rank"] = pool.listed_ranks(values, scores, rank_bounds["bm25_rank"])
+                own["bm25_rank"] = ranks[:, :-1]
+                best_rank = ranks[:, -1]
+            of_query = {"best_bm25": best[:, 0], "best_bm25_rank": best_rank}
         if self.vectors is not None:
             cosines = exact.similarities(
                 queries.vectors, self.vectors, np.concatenate([documents, some], axis=1)
@@ -201,17 +210,17 @@ class Retrieve:
         """Return the best by BM25, deep enough that excluded ones leave enough, and the scores of wanted documents.
 
         -1 and 0 stand where no more documents share a term with the query. By rank_bm25, as its
-        users have it, others fill the list, with a score of 0.
+        users have it, others fill the list, with a score of 0, and excluded ones count towards its
+        length.
         """
         if self.bm25 is None:
             none = np.empty((len(wanted), 0), np.int32)
             return none, none.astype(np.float32), np.full(wanted.shape, np.nan, np.float32)
         depth = self._depth(self.bm25_depth, excluded)
         deepest = min(max(depth, self.bm25_ranks), len(self.related))
-        documents, scores, values = self.bm25.search_and_look(queries.texts, deepest, wanted)
         if self.bm25.settings["engine"] == "rank_bm25":
-            documents = pool.filled(documents)
-        return documents, scores, values
+            deepest = min(self.bm25_depth, len(self.related))
+        return self.bm25.search_and_look(queries.texts, deepest, wanted)
 
     def _nearest(self, queries: Queries, excluded: int) -> tuple[Int32s, Float32s]:
         depth = self._depth(self.dense_depth, excluded) if self.dense_depth else 0

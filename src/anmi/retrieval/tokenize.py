@@ -100,7 +100,7 @@ SNOWBALL: Final = {
 
 # Those that look at more than what stands between two blanks, and whose tokens are words as they
 # are written.
-DICTIONARIES: Final = ("kiwi", "jieba")
+DICTIONARIES: Final = ("kiwi", "jieba", "nltk")
 
 Tokenize = Callable[[Sequence[str]], list[list[str]]]
 
@@ -276,13 +276,26 @@ def _whitespace(language: str) -> Tokenize:
     return lambda texts: [_NON_SPACE.findall(text.lower()) for text in texts]
 
 
-TokenizerName = Literal["auto", "snowball", "kiwi", "jieba", "ngram", "whitespace"]
+def _nltk(language: str) -> Tokenize:
+    nltk = installed("nltk", "this tokenizer", "nltk", "take bm25.tokenizer=whitespace")
+    try:
+        nltk.word_tokenize("A word.")
+    except LookupError as error:
+        raise AnmiError(
+            'the tokenizer "nltk" parts sentences by the data punkt_tab, which no package brings:'
+            " run `python -m nltk.downloader punkt_tab`, or take bm25.tokenizer=whitespace"
+        ) from error
+    return lambda texts: [nltk.word_tokenize(text.lower()) for text in texts]
+
+
+TokenizerName = Literal["auto", "snowball", "kiwi", "jieba", "ngram", "whitespace", "nltk"]
 TOKENIZERS: Final[dict[str, Callable[[str], Tokenize]]] = {
     "snowball": _snowball,
     "kiwi": _kiwi,
     "jieba": _jieba,
     "ngram": _ngram,
     "whitespace": _whitespace,
+    "nltk": _nltk,
 }
 
 
@@ -311,7 +324,7 @@ def _cut(kind: str, language: str) -> Tokenize:
 @cache
 def _made(kind: str, language: str, accents: bool) -> Tokenize:
     cut = _cut(kind, language)
-    if kind == "whitespace":
+    if kind in ("whitespace", "nltk"):
         return lambda texts: cut([unicodedata.normalize("NFC", text) for text in texts])
 
     @lru_cache(_MOST_WORDS)

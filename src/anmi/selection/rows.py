@@ -186,7 +186,7 @@ _SCORES: Final = (
     "gap_se",
 )
 # Measurements that a row is made of; nothing else need be read.
-_READ: Final = (*_SCORES, "choice", "weight")
+_READ: Final = (*_SCORES, "choice", "weight", "barred")
 _SOURCE_NAMES: Final = pa.array(
     ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)],
     pa.string(),
@@ -308,7 +308,8 @@ class _RowMaker:
         (promoted_documents,) = compacted(np.where(promoted, block.documents, PADDING))
         queries = block.query_ids.tolist()
         labelled = block.positives if self.labels is None else self.labels.of(queries)
-        positives = np.concatenate([labelled, promoted_documents], axis=1)
+        relevant = np.concatenate([labelled, promoted_documents], axis=1)
+        positives = without(relevant, np.where(_barred(block), block.positives, PADDING))
         selves = np.array([self.own.get(query, PADDING) for query in queries], np.int32)[:, None]
         copies = self.related.excluded(promoted_documents[:, :0], promoted_documents)
         row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
@@ -354,7 +355,7 @@ class _RowMaker:
                     table[f"positive_{score}"] = pa.array(block.positive_columns[score][:, 0])
         doubtful = np.where(block.excluded_in_batch, block.documents, PADDING)
         others = np.concatenate(
-            [doubtful, without(self.related.excluded(positives, selves), positives)], axis=1
+            [doubtful, without(self.related.excluded(relevant, selves), positives)], axis=1
         )
         table["excluded_ids"] = lists(others, others != PADDING)
         return self._by_positive(pa.table(table), block, promoted)
@@ -374,7 +375,7 @@ class _RowMaker:
 
     def _by_positive(self, table: pa.Table, block: Candidates, promoted: Bools) -> pa.Table:
         """Return a row for each measured positive of a query, and for each document that was promoted behind them."""
-        row, place = np.nonzero(block.positives != PADDING)
+        row, place = np.nonzero((block.positives != PADDING) & ~_barred(block))
         probability = block.columns.get("p_relevant", np.ones(block.documents.shape, np.float32))
         new, slot = np.nonzero(promoted)
         # In the order of the queries, so that it does not depend on where a block ends.
@@ -397,6 +398,11 @@ class _RowMaker:
         return pa.table(
             {name: changed.get(name, repeated.column(name)) for name in table.column_names}
         ).combine_chunks()
+
+
+def _barred(block: Candidates) -> Bools:
+    """True where a positive makes no row, [Q, P]."""
+    return block.positive_columns.get("barred", np.zeros(block.positives.shape)) > 0
 
 
 def _both(first: NDArray[Any], second: NDArray[Any], order: Int64s) -> pa.Array:

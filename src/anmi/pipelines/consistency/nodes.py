@@ -7,16 +7,21 @@ from typing import Final
 import pandas as pd
 
 from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards
-from anmi.pipelines.params import ConsistencyParams
+from anmi.pipelines.params import BM25Params, ConsistencyParams
+from anmi.ragged import Bools, Float32s
 from anmi.selection.recipe import RecipeBook
 
 _VERDICT: Final = ("consistent", "positive_rank")
 
 
 def check_consistency(
-    candidates: CandidateShards, recipe: str, recipes: RecipeBook, params: ConsistencyParams
+    candidates: CandidateShards,
+    recipe: str,
+    recipes: RecipeBook,
+    params: ConsistencyParams,
+    bm25: BM25Params,
 ) -> ColumnShards:
-    """Add of every query the BM25 rank of its best positive, and whether that is within the top K.
+    """Add of every query the BM25 rank of its best positive, and of all positives whether they are in the top K.
 
     What becomes of an inconsistent query is the recipe's choice. Without BM25 there is nothing to
     add.
@@ -24,17 +29,23 @@ def check_consistency(
     if "bm25" not in recipes.get(recipe).sources:
         return ColumnShards()
     params = recipes.get(recipe).settings("consistency", params)
+    engine = recipes.get(recipe).settings("bm25", bm25).engine
+
+    def consistent(score: Float32s, rank: Float32s) -> Bools:
+        # A document that shares no term is tied with all others that share none, so its rank may
+        # look good; by rank_bm25 it has a place of its own.
+        return (rank <= params.top) & ((score > 0) | (engine == "rank_bm25"))
 
     def verdict(block: Candidates) -> Candidates:
         rank = block.query_columns["best_bm25_rank"]
-        # A document that shares no term is tied with all others that share none, so its rank may
-        # look good.
-        matched = block.query_columns["best_bm25"] > 0
+        best = consistent(block.query_columns["best_bm25"], rank)
+        own = consistent(*(block.positive_columns[name] for name in ("bm25", "bm25_rank")))
         return block.with_columns(
-            query_columns={"consistent": matched & (rank <= params.top), "positive_rank": rank}
+            positive_columns={"consistent": own},
+            query_columns={"consistent": best, "positive_rank": rank},
         )
 
-    narrow = candidates.only("best_bm25", "best_bm25_rank")
+    narrow = candidates.only("best_bm25", "best_bm25_rank", "bm25", "bm25_rank")
     return ColumnShards(
         lambda: (Columns.added(block, verdict(block)).to_bytes(block) for block in narrow)
     )

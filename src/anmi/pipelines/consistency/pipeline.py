@@ -15,7 +15,13 @@ def create_pipeline() -> Pipeline:
         [
             node(
                 check_consistency,
-                ["candidates", "params:recipe", "params:recipes", "params:consistency"],
+                [
+                    "candidates",
+                    "params:recipe",
+                    "params:recipes",
+                    "params:consistency",
+                    "params:bm25",
+                ],
                 "consistency",
             ),
             node(summarise_consistency, ["candidates", "consistency"], "consistency_summary"),

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from anmi.candidates import SOURCES, Candidates
 from anmi.errors import nearest
 from anmi.judging.expected import ExpectedShare, share_sentence
+from anmi.ragged import in_rows
 from anmi.selection.steps.registry import Context, Params, step
 from anmi.selection.steps.routing import Route
 from anmi.selection.steps.samplers import choose, places
@@ -31,17 +32,29 @@ _COSINES: Final = ("dense",)
 class Consistency(Params):
     """What becomes of a query whose positive BM25 does not find."""
 
-    policy: Literal["drop", "keep"] = Field(
-        "drop", description="`drop` is what the published filter does."
+    policy: Literal["drop", "pairs", "keep"] = Field(
+        "drop",
+        description="`drop`: a query without any such positive. `pairs`: each positive by itself.",
     )
 
 
 @step("consistency", Consistency, requires=lambda p: {"consistent"})
 def consistency(block: Candidates, params: Consistency, context: Context) -> Candidates:
-    """Drop or keep the queries whose positive is not in the top K of BM25 (methods §1)."""
+    """Drop or keep the queries whose positive is not in the top K of BM25 (methods §1).
+
+    With `pairs`, as in the published miner, a positive that is not makes no row of training either;
+    it is no negative all the same.
+    """
     if params.policy == "keep":
         return block
     inconsistent = block.query_columns["consistent"] < 0.5
+    if params.policy == "pairs":
+        fails = ~(block.positive_columns["consistent"] > 0.5)
+        order = np.argsort(fails, axis=1, kind="stable")
+        own = {name: in_rows(of, order) for name, of in block.positive_columns.items()}
+        block = replace(block, positives=in_rows(block.positives, order), positive_columns=own)
+        block = block.with_columns(positive_columns={"barred": in_rows(fails, order)})
+        inconsistent = fails.all(axis=1)
     return block.dropped("consistency", inconsistent, "BM25 does not find a positive near the top")
 
 
