@@ -268,7 +268,7 @@ def test_apostrophes_are_punctuation_and_part_no_word() -> None:
 
 
 def slow(text: str) -> tuple[float, float, float]:
-    """Words, entropy and punctuation share, a character at a time (scripts without ideographs, no apostrophes in words)."""
+    """Words, entropy and punctuation share, a character at a time (no ideographs, no apostrophes in words)."""
     words, inside = 0, False
     for character in text:
         is_word = unicodedata.category(character)[0] in "LMN"

@@ -188,7 +188,7 @@ class BM25Index:
         return documents, scores, looked_up.astype(np.float32)
 
     def places(self, queries: Sequence[str], documents: Int32s) -> Float32s:
-        """Return the place, from 1, of documents [Q, M] in rank_bm25's order of the corpus; NaN of padding, -1."""
+        """Return the places of documents [Q, M] in rank_bm25's order, from 1; NaN of padding."""
         places = [
             1 + in_rows(np.argsort(_first(full, None)[0]), np.maximum(documents[part], 0))
             for part, full in self.scored(queries, 0)
@@ -196,9 +196,9 @@ class BM25Index:
         return np.where(documents < 0, np.nan, np.concatenate(places)).astype(np.float32)
 
     def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Float32s]]:
-        """Yield some queries at a time with their scores of all documents, [part, N]; use before the next.
+        """Yield some queries at a time with the scores of all N documents; use before the next.
 
-        They are float32, those of rank_bm25 float64, as the package gives them.
+        They are float32 [part, N]; those of rank_bm25 are float64, as the package gives them.
 
         Parameters
         ----------
@@ -268,6 +268,6 @@ def _words(terms: Terms) -> list[NDArray[Any]]:
 
 
 def _first(full: NDArray[Any], k: int | None) -> tuple[Int32s, Float32s]:
-    """Return the first k documents in rank_bm25's order, in which ties stand as NumPy's argsort leaves them."""
+    """Return the first k documents in rank_bm25's order, ties as NumPy's argsort leaves them."""
     documents = np.argsort(full)[:, ::-1][:, :k]
     return documents.astype(np.int32), in_rows(full, documents).astype(np.float32)

@@ -320,7 +320,7 @@ class RecipeBook(BaseModel):
 
 
 def placed(steps: Sequence[Any]) -> list[tuple[str, Any]]:
-    """Return steps as names with parameters, each whose parameters say ``before`` put before the step of that name.
+    """Return steps as names with parameters; one that says ``before`` stands before that one.
 
     Examples
     --------
@@ -345,7 +345,7 @@ def placed(steps: Sequence[Any]) -> list[tuple[str, Any]]:
 
 
 def _pair(item: Any) -> tuple[str, Any]:
-    """Return an item of a list of steps, a name or a name with its parameters, as name and parameters."""
+    """Return name and parameters of an item of a list of steps."""
     if isinstance(item, Mapping) and len(item) == 1:
         return next(iter(item.items()))
     if isinstance(item, str):

@@ -15,7 +15,7 @@ from tests.selection.conftest import apply
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.selection.recipe import Recipe, Runner
-from anmi.selection.steps.mixture import Betas, Gaussians, fit_betas, fit_gaussians
+from anmi.selection.steps.mixture import Betas, Gaussians, fit_betas
 
 Floats = NDArray[np.float64]
 
@@ -79,26 +79,6 @@ def test_nor_is_it_with_beta_distributions(first, second, share):
     if upper[0] > lower[0] and upper[1] < lower[1]:
         parts = share * beta.pdf(x[1:-1], *lower), (1 - share) * beta.pdf(x[1:-1], *upper)
         np.testing.assert_allclose(probability[1:-1], parts[0] / sum(parts), atol=1e-9)
-
-
-@pytest.mark.parametrize(("seed", "count"), [(0, 2), (1, 3)])
-def test_gaussians_are_those_that_scikit_learn_finds(seed: int, count: int) -> None:
-    parts = zip((0.1, 0.45, 0.8), (0.08, 0.07, 0.04), (700, 250, 50 * (count > 2)), strict=True)
-    values = np.sort(np.concatenate([np.random.default_rng(seed).normal(*each) for each in parts]))
-    found = fit_gaussians(values[None, :], count)
-    theirs = GaussianMixture(count, n_init=3, random_state=0, tol=1e-8, max_iter=2000).fit(
-        values[:, None]
-    )
-    order = np.argsort(theirs.means_[:, 0])
-    np.testing.assert_allclose(found.means[0], theirs.means_[order, 0], atol=0.01)
-    np.testing.assert_allclose(
-        found.deviations[0], np.sqrt(theirs.covariances_[order, 0, 0]), atol=0.01
-    )
-    np.testing.assert_allclose(found.shares[0], theirs.weights_[order], atol=0.02)
-    # Up to the mean of the component next to the lowest nothing is held back.
-    between = np.linspace(found.means[0, 0], found.means[0, 1], 50)
-    expected = theirs.predict_proba(between[:, None])[:, order[0]]
-    np.testing.assert_allclose(found.probability_lower(between[None, :])[0], expected, atol=0.02)
 
 
 def test_fitted_on_dev_queries_it_weighs_training_queries_by_them() -> None:

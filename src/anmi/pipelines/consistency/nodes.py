@@ -21,7 +21,7 @@ def check_consistency(
     params: ConsistencyParams,
     bm25: BM25Params,
 ) -> ColumnShards:
-    """Add of every query the BM25 rank of its best positive, and of all positives whether they are in the top K.
+    """Add the BM25 rank of each query's best positive, and which positives are within the top K.
 
     What becomes of an inconsistent query is the recipe's choice. Without BM25 there is nothing to
     add.

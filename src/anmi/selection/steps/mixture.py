@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from anmi.candidates import Candidates
 from anmi.errors import AnmiError
-from anmi.ragged import Bools, Float64s, in_rows
+from anmi.ragged import Bools, Float64s
 from anmi.selection.steps.registry import Context, Params, step
 
 log = logging.getLogger(__name__)
@@ -24,11 +24,7 @@ log = logging.getLogger(__name__)
 
 _MOST_STEPS: Final = 300
 _CONVERGED: Final = 1e-6
-_LLOYD: Final = 20
-# Rows fitted together, few enough for a processor's cache.
-_ROWS: Final = 512
-# Keeps a component from collapsing onto one value; scikit-learn adds the same.
-_LEAST_VARIANCE: Final = 1e-6
+_REPORTED_SEED: Final = 42
 
 
 def total(values: Float64s) -> Float64s:
@@ -75,15 +71,12 @@ class Gaussians:
 
 
 def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
-    """Fit ``count`` Gaussians to each row by expectation–maximisation.
-
-    It starts from means spread evenly from the least to the largest value and improved by Lloyd's
-    algorithm, and stops for each row by itself, so no row depends on the others.
+    """Fit ``count`` Gaussians by scikit-learn's expectation–maximisation, to convergence.
 
     Parameters
     ----------
     values
-        [Q, M], each row sorted, NaN at its end; a row needs at least one value.
+        Sorted, [1, M] with M at least ``count``.
     count
         K, at least 2.
 
@@ -94,79 +87,27 @@ def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
     >>> fit_gaussians(np.sort(np.concatenate(parts))[None, :], 3).means.round(1).tolist()
     [[0.2, 0.5, 0.8]]
     """
-    parts = [
-        _fit(values[start : start + _ROWS], count) for start in range(0, max(len(values), 1), _ROWS)
-    ]
-    return Gaussians(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    several, single = (
+        _mixture_of(values.T, number, tol=_CONVERGED, max_iter=_MOST_STEPS) for number in (count, 1)
+    )
+    order = np.argsort(several.means_[:, 0])
+    return Gaussians(
+        several.means_[order].T,
+        np.sqrt(several.covariances_[order, :, 0]).T,
+        several.weights_[None, order],
+        np.array([several.bic(values.T) < single.bic(values.T)]),
+    )
 
 
-def _fit(values: NDArray[Any], count: int) -> tuple[Float64s, Float64s, Float64s, Bools]:
-    """Means, deviations and shares [Q, K], and whether K are better than one, [Q]; fitted on standardised rows."""
-    is_known = np.isfinite(values).astype(np.float64)
-    filled = np.where(is_known > 0, values, 0.0).astype(np.float64)
-    number = np.maximum(total(is_known), 1.0)
-    centre = total(filled) / number
-    spread = np.sqrt(total(is_known * (filled - centre) ** 2) / number)
-    spread = np.where(spread > 0, spread, 1.0)
-    z = is_known * (filled - centre) / spread
-    floor = _LEAST_VARIANCE / spread**2
-    belongs = _lloyd(z, is_known, count)
-    means, variances, shares = _maximised(z, belongs, number, floor)
-    last = np.full((len(z), 1), -np.inf)
-    moving = np.ones((len(z), 1), np.bool_)
-    for _ in range(_MOST_STEPS):
-        logs = _log_densities(z, means, variances, shares)
-        highest = logs.max(axis=2, keepdims=True)
-        weights = np.exp(logs - highest)
-        sums = weights.sum(axis=2, keepdims=True)
-        likelihood = total(is_known * (np.log(sums) + highest)[:, :, 0]) / number
-        moving &= likelihood - last > _CONVERGED
-        last = np.where(moving, likelihood, last)
-        if not moving.any():
-            break
-        updated = _maximised(z, is_known[:, :, None] * weights / sums, number, floor)
-        # A row that has converged keeps its parameters, however long the others take.
-        means, variances, shares = (
-            np.where(moving, new, old)
-            for new, old in zip(updated, (means, variances, shares), strict=True)
-        )
-    # Of values that are all alike the variance is 0, not 1.
-    variance = total(z * z) / number + floor
-    single = -0.5 * np.log(variance) - 0.5 * (variance - floor) / variance
-    sound = (2 * number * (last - single) > 3 * (count - 1) * np.log(number))[:, 0]
-    order = np.argsort(means, kind="stable")
-    means, variances, shares = (in_rows(array, order) for array in (means, variances, shares))
-    return centre + spread * means, spread * np.sqrt(variances), shares, sound
+def _mixture_of(values: Float64s, count: int, **options: Any) -> Any:
+    """Return scikit-learn's mixture of so many Gaussians, fitted to values [M, 1]."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
 
-
-def _lloyd(z: Float64s, known: Float64s, count: int) -> Float64s:
-    """1 where a value belongs to the nearest of K means, [Q, M, K]."""
-    low = np.where(known > 0, z, np.inf).min(axis=1, keepdims=True)
-    high = np.where(known > 0, z, -np.inf).max(axis=1, keepdims=True)
-    means = low + (high - low) * (np.arange(count) + 0.5) / count
-    for _ in range(_LLOYD):
-        belongs = known[:, :, None] * (
-            np.argmin(np.abs(z[:, :, None] - means[:, None, :]), axis=2)[:, :, None]
-            == np.arange(count)
-        )
-        mass = np.cumsum(belongs, axis=1)[:, -1]
-        sums = np.cumsum(belongs * z[:, :, None], axis=1)[:, -1]
-        means = np.where(mass > 0, sums / np.maximum(mass, 1.0), means)
-    return belongs
-
-
-def _maximised(
-    z: Float64s, belongs: Float64s, number: Float64s, least: Float64s
-) -> tuple[Float64s, Float64s, Float64s]:
-    """Means, variances and shares by who belongs where, each [Q, K].
-
-    Sums go from left to right, so that padding at the end of a row changes no bit of them.
-    """
-    mass = np.cumsum(belongs, axis=1)[:, -1]
-    safe = np.maximum(mass, 1e-12)
-    means = np.cumsum(belongs * z[:, :, None], axis=1)[:, -1] / safe
-    squares = np.cumsum(belongs * (z * z)[:, :, None], axis=1)[:, -1] / safe
-    return means, np.maximum(squares - means**2, 0.0) + least, mass / number
+    with warnings.catch_warnings():
+        # Of few values, or of values that are alike: what comes of it is judged afterwards.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return GaussianMixture(count, random_state=_REPORTED_SEED, **options).fit(values)
 
 
 def _log_densities(
@@ -285,7 +226,6 @@ def _beta_log_densities(
 
 
 _MOST_VALUES: Final = 50_000
-_REPORTED_SEED: Final = 42
 Fitted = Gaussians | Betas
 
 
@@ -363,9 +303,6 @@ def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
     again, and no row is refused for having one hump. The values come in the order of BM25, the
     report's; where that is unknown, in the order of the documents.
     """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
-
     values = _measured(block, params)
     usable = block.undecided & np.isfinite(values)
     probability: Float64s = scipy.special.expit(5 * (0.5 - values))
@@ -374,11 +311,8 @@ def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
     for row in np.flatnonzero(usable.sum(axis=1) >= params.components):
         places = order[row][usable[row, order[row]]]
         of_row = values[row, places][:, None]
-        mixture = GaussianMixture(params.components, random_state=_REPORTED_SEED)
-        with warnings.catch_warnings():
-            # Of few values, or of values that are alike: the report takes what comes.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            posteriors = mixture.fit(of_row).predict_proba(of_row)
+        mixture = _mixture_of(of_row, params.components)
+        posteriors = mixture.predict_proba(of_row)
         probability[row, places] = posteriors[:, np.argmin(mixture.means_)]
     return probability
 
