@@ -154,7 +154,7 @@ def test_a_judge_that_knows_nothing_and_a_bar_that_is_out_of_reach_are_warnings(
         weak, small, bar = judge.summary["warnings"]
         _, judge, _, _ = judged([0.9], monkeypatch, store, bars=bars)
     assert "below 0.6, so it is no judge" in weak and "name a cross-encoder in" in weak
-    assert "confirms nothing: 0 candidates" in small
+    assert "1 confirms nothing: 0 candidates" in small
     assert 'the threshold 0.9 of the step "promote"' in bar and "lower its threshold" in bar
     (of_promote,) = judge.summary["warnings"]
     assert 'the threshold 0.999999 of the step "promote"' in of_promote

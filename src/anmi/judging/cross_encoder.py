@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
 from anmi import seeds
@@ -72,7 +72,7 @@ class CrossEncoderOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str | tuple[str, ...] = TRAINED
+    model: str | Annotated[tuple[str, ...], Field(min_length=1)] = TRAINED
     probability: Literal["corrected", "sigmoid"] = "corrected"
     batch_size: int = Field(32, ge=2)
     max_length: int = Field(128, ge=16, le=8192)
@@ -89,13 +89,6 @@ class CrossEncoderOptions(BaseModel):
     def models(self) -> tuple[str, ...]:
         """The models from small to large, of which there is often one."""
         return (self.model,) if isinstance(self.model, str) else self.model
-
-    @field_validator("model")
-    @classmethod
-    def _some(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        if not value:
-            raise ValueError("name one model, or a list of models from small to large")
-        return value
 
 
 def join(query: str, document: str) -> str:
@@ -218,12 +211,9 @@ class CrossEncoderJudge:
         A hash of everything that changes a score.
     name, described
         What people call it, in the store and in errors.
-    path
-        Its name or folder.
     """
 
     fingerprint: str
-    path: str
     name: str
     described: str
     _model: Any = None
@@ -231,15 +221,16 @@ class CrossEncoderJudge:
 
     def __init__(self, options: CrossEncoderOptions) -> None:
         self.options = options
-        self.path = options.models[0]
-        self.name = short_name(self.path)
-        self.described = f'cross-encoder "{self.path}"'
+        self.name = short_name(options.models[0])
+        self.described = f'cross-encoder "{options.models[0]}"'
         self.fingerprint = fingerprint(self._load(), resolve_precision(options.precision))
 
     def _load(self) -> Any:
         """Return the CrossEncoder, ready to be asked by several threads."""
         if self._model is None:
-            self._model = for_threads(open_cross_encoder(self.path, self.options.max_length))
+            self._model = for_threads(
+                open_cross_encoder(self.options.models[0], self.options.max_length)
+            )
         return self._model
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Float32s:
@@ -272,7 +263,7 @@ class CrossEncoderJudge:
         precision = resolve_precision(self.options.precision)
         return {
             "fingerprint": self.fingerprint,
-            "path": self.path,
+            "path": self.options.models[0],
             "computed_by": precision,
         }
 
@@ -351,23 +342,22 @@ class TrainedCrossEncoder(CrossEncoderJudge):
             pairs.digest(),
         )
         self.fingerprint = hash_text("".join(parts))
-        self.folder = models / f"teacher-{self.fingerprint}"
-        self.path = str(self.folder)
+        self.path = models / f"teacher-{self.fingerprint}"
         self.name = f"cross-encoder {options.models[0]}, layers {options.layers}"
         self.described = f"the cross-encoder in {self.path}"
 
     def describe(self) -> dict[str, Any]:
         """Return also what the held-out pairs said (None once the model's folder is gone)."""
-        record = self.folder / _RECORD
+        record = self.path / _RECORD
         training = json.loads(record.read_text(encoding="utf-8")) if record.exists() else None
-        return super().describe() | {"training": training}
+        return super().describe() | {"path": str(self.path), "training": training}
 
     def _load(self) -> Any:
         with LOADING:
             if self._model is None:
-                if not self.folder.is_dir():
+                if not self.path.is_dir():
                     self._train()
-                self._model = for_threads(_cross_encoder(self.folder, self.options))
+                self._model = for_threads(_cross_encoder(self.path, self.options))
             return self._model
 
     def _train(self) -> None:
@@ -396,10 +386,10 @@ class TrainedCrossEncoder(CrossEncoderJudge):
                 save_file(model[1].state_dict(), folder / _HEAD)
             (folder / _RECORD).write_text(json.dumps(record), encoding="utf-8")
             try:
-                folder.rename(self.folder)
+                folder.rename(self.path)
             except OSError as error:
                 # Another process may have been faster; its model is the same.
-                if not self.folder.is_dir():
+                if not self.path.is_dir():
                     raise AnmiError(
                         f"the cross-encoder could not be saved to {self.path}: {error}"
                     ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from tqdm import tqdm
 from anmi import seeds
 from anmi.candidates import GRADE, MARKED, PADDING, Candidates, CandidateShards, widened
 from anmi.errors import AnmiError
-from anmi.judging.calibration import Platt, cross_fitted, reliability
+from anmi.judging.calibration import Platt, cross_fitted, known, reliability
 from anmi.judging.cross_encoder import (
     TRAINED,
     CrossEncoderJudge,
@@ -33,7 +34,7 @@ from anmi.judging.fused import combined, log_odds
 from anmi.judging.hidden import Examples
 from anmi.judging.llm import Read
 from anmi.judging.prior import fit_contaminated
-from anmi.ragged import Bools, Float64s, Int64s
+from anmi.ragged import Bools, Float32s, Float64s, Int64s
 from anmi.store import Store
 
 _TEMPERATURE: Final = 0.1
@@ -53,8 +54,8 @@ _DOUBTFUL_RATIO: Final = 0.95
 # Area under the ROC curve below which a judge tells too little to learn from it how many candidates
 # are relevant.
 _POOREST: Final = 0.6
-# Values of the candidates and of the positives of a block.
-Sides = tuple[NDArray[Any], NDArray[Any]]
+# Pairs whose texts are in memory at once.
+_TEXTS: Final = 65_536
 log = logging.getLogger(__name__)
 
 
@@ -121,14 +122,24 @@ class Judge:
             Too few queries for the folds, or a judge whose scores cannot be used or calibrated.
         """
         blocks = [self._first(block) for block in shards.only("p_evidence")]
-        evidence = np.concatenate([share for _, share in blocks])
-        expected = float(np.mean(evidence)) if len(evidence) else DOUBTFUL
         judged = Candidates.concatenate([block for block, _ in blocks])
         self._check_folds(judged)
+        evidence = np.concatenate([values for _, values in blocks])
+        expected = float(np.mean(evidence)) if len(evidence) else DOUBTFUL
+        asked = np.hstack([judged.filled, judged.positives != PADDING])
+        row, slot = np.nonzero(asked)
+        width = judged.documents.shape[1]
+        pairs = pd.DataFrame(
+            {
+                "query": judged.query_ids[row],
+                "document": np.hstack([judged.documents, judged.positives])[row, slot],
+                "label": slot >= width,
+                "fold": self.fold(judged)[row],
+            }
+        )
         first, *larger = self.options.models
         self.judges = self._made(first, shards)
-        asked = (judged.filled, judged.positives != PADDING)
-        scores, probabilities, self.summary = self._probable(judged, asked, self.judges, expected)
+        scores, chance, self.summary = self._judge(pairs, self.judges, expected)
         self.summary |= {"options": self.options.model_dump(mode="json"), "warnings": []}
         if self.summary["auc"] < _POOREST:
             self._warn(
@@ -137,11 +148,13 @@ class Judge:
                 " denoising.cross_encoder.model, or take a recipe that reads p_evidence"
             )
         for model in larger:
-            probabilities = self._confirmed(judged, probabilities, self._made(model, shards))
-        self._check_bars(probabilities[0])
+            self._confirm(pairs, chance, model, shards)
+        self._check_bars(chance[~pairs.label])
+        tables = np.full((2, *asked.shape), np.nan, np.float32)
+        tables[:, asked] = scores, chance
         sides = [
-            {"cross": score, "p_cross": probability}
-            for score, probability in zip(scores, probabilities, strict=True)
+            dict(zip(("cross", "p_cross"), part, strict=True))
+            for part in np.split(tables, [width], axis=2)
         ]
         return Judgments(_with_soft_labels(judged.with_columns(*sides)))
 
@@ -164,7 +177,7 @@ class Judge:
 
     def _check_bars(self, probability: NDArray[Any]) -> None:
         """Warn of a step whose bar no candidate reaches, since it changes nothing."""
-        highest = float(np.nanmax(probability, initial=0.0))
+        highest = float(probability.max(initial=0.0))
         self.summary["highest"] = highest
         for step, bar in self.bars.items():
             if highest < bar:
@@ -232,75 +245,51 @@ class Judge:
         # What a person marked as not relevant is not doubtful, however it looks.
         return doubtful & (block.columns[MARKED] != 0) if MARKED in block.columns else doubtful
 
-    def _scores(
-        self, judged: Candidates, asked: tuple[Bools, Bools], judges: list[CrossEncoderJudge]
-    ) -> Sides:
-        """Return the raw scores of the pairs that are asked for, NaN for others."""
-        fold = self.fold(judged)
-        total = sum(int(mask.sum()) for mask in asked)
-        sides = []
-        with tqdm(total=total, desc="judging", unit="pair", delay=2, disable=None) as bar:
-            for documents, mask in zip((judged.documents, judged.positives), asked, strict=True):
-                scores = np.full(documents.shape, np.nan, np.float32)
-                for number, judge in enumerate(judges):
-                    row, slot = np.nonzero(mask & (fold == number)[:, None])
-                    pairs = zip(judged.query_ids[row], documents[row, slot], strict=True)
+    def _judge(
+        self, pairs: pd.DataFrame, judges: list[CrossEncoderJudge], expected: float
+    ) -> tuple[Float32s, Float64s, dict[str, Any]]:
+        """Return raw scores, probabilities and a summary of pairs ``query, document, label, fold``."""
+        scores = np.full(len(pairs), np.nan, np.float32)
+        queries = pairs["query"].to_numpy()
+        documents = pairs.document.to_numpy()
+        with tqdm(total=len(pairs), desc="judging", unit="pair", delay=2, disable=None) as bar:
+            for number, judge in enumerate(judges):
+                of_fold = np.flatnonzero(pairs.fold == number)
+                for start in range(0, len(of_fold), _TEXTS):
+                    part = of_fold[start : start + _TEXTS]
                     texts = [
                         join(self.query_texts[str(query)], self.document_texts[document])
-                        for query, document in pairs
+                        for query, document in zip(queries[part], documents[part], strict=True)
                     ]
-                    scores[row, slot] = judge.score(texts, self.store, bar)
-                sides.append(scores)
-        return sides[0], sides[1]
-
-    def _probable(
-        self,
-        judged: Candidates,
-        asked: tuple[Bools, Bools],
-        judges: list[CrossEncoderJudge],
-        expected: float,
-    ) -> tuple[Sides, Sides, dict[str, Any]]:
-        """Return scores, probabilities and a summary of the pairs that are asked for."""
-        sides = self._scores(judged, asked, judges)
-        scores = np.concatenate([side[mask] for side, mask in zip(sides, asked, strict=True)])
-        fold = self.fold(judged)
-        folds = np.concatenate([fold[np.nonzero(mask)[0]] for mask in asked])
-        count = int(asked[0].sum())
-        labels = np.repeat([0, 1], [count, len(scores) - count])
-        summary = {"folds": [judge.describe() for judge in judges], "judged_pairs": len(scores)}
+                    scores[part] = judge.score(texts, self.store, bar)
         corrected = self.options.probability == "corrected"
-        probability, found = probabilities(scores, labels, folds, expected, corrected)
-        both = []
-        for mask, part in zip(asked, np.split(probability, [count]), strict=True):
-            values = np.full(mask.shape, np.nan, np.float32)
-            values[mask] = part
-            both.append(values)
-        return sides, (both[0], both[1]), summary | found
+        chance, found = probabilities(scores, pairs.label, pairs.fold, expected, corrected)
+        made = {"folds": [judge.describe() for judge in judges], "judged_pairs": len(pairs)}
+        return scores, chance, made | found
 
-    def _confirmed(
-        self, judged: Candidates, before: Sides, judges: list[CrossEncoderJudge]
-    ) -> Sides:
-        """Return the probabilities, by these judges where those before reach the lowest bar."""
+    def _confirm(
+        self, pairs: pd.DataFrame, chance: Float64s, model: str, shards: CandidateShards
+    ) -> None:
+        """Let a larger model judge, in place, what reaches the lowest bar."""
         lowest = min(self.bars.values(), default=0.5)
-        asked = (before[0] >= lowest, before[1] >= lowest)
-        known = [int(mask.sum()) for mask in asked]
-        if not known[0] or known[1] < _LEAST:
+        asked = chance >= lowest
+        candidates = chance[asked & ~pairs.label]
+        positives = int(asked.sum()) - len(candidates)
+        if positives < _LEAST or not len(candidates):
             self._warn(
-                f"{judges[0].described} confirms nothing: {known[0]:,} candidates and {known[1]:,}"
+                f"{model} confirms nothing: {len(candidates):,} candidates and {positives:,}"
                 f" positives reach {lowest:g} by the smaller one, and 1 and {_LEAST} are needed"
             )
-            return before
-        expected = float(before[0][asked[0]].mean())
-        _, sides, summary = self._probable(judged, asked, judges, expected)
+            return
+        judges = self._made(model, shards)
+        _, chance[asked], summary = self._judge(pairs[asked], judges, float(candidates.mean()))
         self.summary.setdefault("confirmed", []).append(summary)
-        after = [np.where(m, new, old) for m, new, old in zip(asked, sides, before, strict=True)]
-        return after[0], after[1]
 
 
 def probabilities(
     scores: NDArray[Any],
-    labels: NDArray[Any],
-    folds: NDArray[Any],
+    labels: Any,
+    folds: Any,
     expected: float,
     corrected: bool = True,
 ) -> tuple[Float64s, dict[str, Any]]:
@@ -333,31 +322,26 @@ def probabilities(
     """
     from sklearn.metrics import roc_auc_score
 
-    against_candidates = float(roc_auc_score(labels, scores))
+    label = np.asarray(labels, np.int64)
+    against_candidates = float(roc_auc_score(label, scores))
     # Against those of them that are not relevant.
     auc = 0.5 + (against_candidates - 0.5) / (1 - expected)
-    candidates = labels == 0
+    calibrators = dict[int, Platt]()
     if corrected:
-        fixed = auc < _POOREST
-
-        def fit(score: NDArray[Any], label: NDArray[Any]) -> Platt:
-            return _of_unlabelled(score, label, expected, fixed)
-
-        chance, calibrators = cross_fitted(scores, labels, folds, fit)
+        fit = partial(_of_unlabelled, expected=expected, fixed=auc < _POOREST)
+        chance, calibrators = cross_fitted(scores, label, folds, fit)
     else:
         chance = expit(np.asarray(scores, np.float64))
-        calibrators = {}
-    share = float(chance[candidates].mean())
+    share = float(chance[label == 0].mean())
     # What can be compared with labels: the chance of being one of the positives.
-    odds = (len(labels) - candidates.sum()) / candidates.sum() / share
-    labelled = chance * odds / (1 + chance * odds) if corrected else chance
+    odds = chance * label.mean() / (1 - label.mean()) / share
     return chance, {
         "auc_positive_against_candidates": against_candidates,
         "auc": auc,
         "share": share,
         "expected_share": expected,
         "calibration": [asdict(calibrators[fold]) for fold in sorted(calibrators)],
-        "reliability": reliability(labelled, labels),
+        "reliability": reliability(odds / (1 + odds) if corrected else chance, label),
     }
 
 
@@ -365,13 +349,12 @@ def _of_unlabelled(
     scores: NDArray[Any], labels: NDArray[Any], expected: float, fixed: bool
 ) -> Platt:
     """Fit the chance that an unlabelled document of a score is relevant, at the expected share if that is fixed."""
-    centre = float(scores.mean())
-    spread = float(scores.std()) or 1.0
-    labelled = labels == 1
+    score, labelled, weights = known(scores, labels)
+    centre = float(score.mean())
+    spread = float(score.std()) or 1.0
     # There is as much evidence as there are positives.
-    number = np.arange(len(scores)) % labelled.sum()
-    values = ((scores - centre) / spread)[:, None]
-    seen = Examples(values, labelled, np.ones(len(scores)), 0 * number, number)
+    number = np.arange(len(score)) % labelled.sum()
+    seen = Examples(((score - centre) / spread)[:, None], labelled, weights, number, number)
     fitted = fit_contaminated(seen, np.zeros(1), 0.0, expected)
     slope = fitted.coefficients[0] / spread
     shift = float(logit(expected) - logit(fitted.share)) if fixed else 0.0
