@@ -42,7 +42,7 @@ def published(document: str, *names: str) -> dict[str, Any]:
     text = files[0].read_text(encoding="utf-8")
     namespace: dict[str, Any] = {}
     exec(
-        "from typing import *\nimport numpy as np\nimport torch\nfrom torch import nn\n"
+        "import random\nfrom typing import *\nimport numpy as np\nimport torch\nfrom torch import nn\n"
         "import torch.nn.functional as F\nfrom scipy.stats import norm\n"
         "from rank_bm25 import BM25Okapi\n",
         namespace,
@@ -69,10 +69,10 @@ def documents() -> dict[str, str]:
 def mine(run_once: Any) -> Callable[..., Mined]:
     """Mine the collection by a recipe."""
 
-    def run(recipe: str, params: str = "") -> Mined:
+    def run(recipe: str, setting: str) -> Mined:
         settings = f"recipe={recipe},collection=beir:{DATA / 'xquad' / 'en'},seed={SEED}"
         settings += f",ingestion.max_queries={QUERIES},ingestion.passages=none"
-        settings += f",ingestion.new_queries=0{params}"
+        settings += f",ingestion.new_queries=0,recipes.{recipe}.mining.{setting}"
         words = ("--pipelines", "mining", "--params", settings)
         return Mined.read(run_once(f"published-{recipe}", *words))
 
@@ -86,6 +86,7 @@ class Query:
     id: str
     text: str
     positive: str
+    index: int
     own: pd.Series
     candidates: pd.DataFrame
 
@@ -109,8 +110,10 @@ class Mined:
                 own = {name: values[number, 0] for name, values in block.positive_columns.items()}
                 columns = {name: values[number][filled] for name, values in block.columns.items()}
                 table = pd.DataFrame(columns, index=ids[block.documents[number][filled]])
-                positive = ids[block.positives[number, 0]]
-                queries.append(Query(str(name), texts[name], positive, pd.Series(own), table))
+                index = int(block.positives[number, 0])
+                queries.append(
+                    Query(str(name), texts[name], ids[index], index, pd.Series(own), table)
+                )
         rows = place.table("selection", "training_rows.parquet").set_index("query_id")
         return Mined(queries, rows)
 
@@ -123,25 +126,24 @@ def bm25(documents: dict[str, str]) -> Any:
     return BM25Okapi([text.lower().split() for text in documents.values()])
 
 
-def nearest_by_bm25(bm25: Any, documents: dict[str, str], query: Query, count: int) -> list[str]:
+def nearest_by_bm25(bm25: Any, documents: dict[str, str], query: Query) -> list[str]:
     """Return the candidates of the notebooks: the first by BM25, without the positive."""
     scores = bm25.get_scores(query.text.lower().split())
-    ids = [list(documents)[place] for place in np.argsort(scores)[::-1][:count]]
+    ids = [list(documents)[place] for place in np.argsort(scores)[::-1][:50]]
     return [name for name in ids if name != query.positive]
 
 
 def test_anmi_2_0_is_its_notebook(mine: Any, documents: dict[str, str], bm25: Any) -> None:
     code = published("001", "SparseELOEstimator", "ELOGapSelector", "HybridLoss")
-    mined = mine("anmi_2_0_as_published")
+    mined = mine("anmi_2_0_as_published", "elo.depth=50")
     estimator = code["SparseELOEstimator"](comparison_degree=4)
     selector = code["ELOGapSelector"]()
     for query in mined.queries:
         table = query.candidates
-        assert sorted(table.index) == sorted(nearest_by_bm25(bm25, documents, query, 50))
+        assert {*table.index} == {*nearest_by_bm25(bm25, documents, query)}
 
         # Their comparisons are drawn at random, and so are ours: they get ours.
-        position = list(documents).index(query.positive)
-        keys = [f"{query.id}\x1f{position}"]
+        keys = [f"{query.id}\x1f{query.index}"]
         first, second, valid = preferences.comparisons(keys, np.array([len(table) + 1]), 4, SEED)
         edges = list(zip(first[valid].tolist(), second[valid].tolist(), strict=True))
         scores = np.concatenate([[query.own.dense], table.dense])
@@ -167,12 +169,12 @@ def test_anmi_2_1_is_its_integrated_system(mine: Any, documents: dict[str, str],
         "LearnableTemperature",
         "ANMI_2_1",
     )
-    mined = mine("anmi_2_1_as_published")
+    mined = mine("anmi_2_1_as_published", "denoising.depth=50")
     teacher = _Teacher()
     system = code["ANMI_2_1"](pairwise_model=None, cross_encoder=teacher)
     for query in mined.queries:
         table = query.candidates
-        assert sorted(table.index) == sorted(nearest_by_bm25(bm25, documents, query, 50))
+        assert {*table.index} == {*nearest_by_bm25(bm25, documents, query)}
         np.testing.assert_allclose(table.p_cross, scipy.special.expit(table.cross), rtol=1e-5)
 
         teacher.probabilities = table.p_cross
@@ -226,21 +228,18 @@ def _unit(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_miner_is_its_notebook(mine: Any, documents: dict[str, str], bm25: Any) -> None:
+    # As many are drawn as there are, so that chance has no part in it.
     code = published("004", "HardNegativesMiner")
-    miner = code["HardNegativesMiner"](top_m=100)
+    miner = code["HardNegativesMiner"](top_m=100, num_negatives=99)
     miner.tokenize = lambda text: text.lower().split()
-    mined = mine(
-        "bm25_random_as_published", ",recipes.bm25_random_as_published.mining.bm25.depth=100"
-    )
+    name = "bm25_random_as_published"
+    mined = mine(name, f"bm25.depth=100,recipes.{name}.negatives=99")
     texts = list(documents.values())
     for query in mined.queries:
         passes, drawn = miner.mine_hard_negatives(
             query.text, documents[query.positive], texts, bm25
         )
         assert (query.id in mined.rows.index) == passes
-        candidates = nearest_by_bm25(bm25, documents, query, 100)
-        assert sorted(query.candidates.index) == sorted(candidates)
         if passes:
-            negatives = mined.rows.loc[query.id].negative_ids
-            assert len(negatives) == len(set(negatives)) == len(drawn)
-            assert {*negatives} <= {*candidates}
+            expected = [list(documents)[place] for place in drawn]
+            assert sorted(mined.rows.loc[query.id].negative_ids) == sorted(expected)

@@ -28,6 +28,9 @@ _BLOCK_ELEMENTS: Final = 2**19
 # Largest absolute gradient at which a query has converged.
 _TOLERANCE: Final = 1e-6
 _ITERATIONS: Final = 100
+# Of the notebook's ascent.
+_SMALLEST_CHANCE: Final = 1e-10
+_SMALLEST_GRADIENT: Final = 1e-3
 
 
 class Strengths(NamedTuple):
@@ -189,10 +192,12 @@ class Problem:
         )
         return likelihood.sum(axis=1) - 0.5 * self.prior_precision * (strengths**2).sum(axis=1)
 
-    def gradient(self, strengths: Floats) -> Floats:
-        """Gradient of the objective, [Q, n]."""
+    def gradient(self, strengths: Floats, floor: float = 0.0) -> Floats:
+        """Gradient of the objective, [Q, n]; with a floor, as in :func:`hazard`."""
         z = self.z(strengths)
-        slope = self.mass * (self.share * hazard(z) - (1 - self.share) * hazard(-z)) / np.sqrt(2.0)
+        up = self.share * hazard(z, floor)
+        down = (1 - self.share) * hazard(-z, floor)
+        slope = self.mass * (up - down) / np.sqrt(2.0)
         return self.spread(slope) - self.prior_precision * strengths
 
     def curvature(self, strengths: Floats) -> Floats:
@@ -235,8 +240,10 @@ class Problem:
         return total.reshape(-1, self.width)
 
 
-def hazard(z: Floats) -> Floats:
-    """φ(z)/Φ(z), stable for very negative z."""
+def hazard(z: Floats, floor: float = 0.0) -> Floats:
+    """φ(z)/Φ(z), stable for very negative z; with a floor, φ(z)/max(Φ(z), floor)."""
+    if floor:
+        return np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI) / np.maximum(scipy.special.ndtr(z), floor)
     return np.exp(-0.5 * z**2 - _LOG_SQRT_TWO_PI - scipy.special.log_ndtr(z))
 
 
@@ -296,8 +303,9 @@ def ascend(
 ) -> Strengths:
     """Fit the strengths by gradient ascent on P = Φ((eᵢ − eⱼ)/s) with steps of 1/(1 + 0.1·t) (methods §2).
 
-    As Elo is usually paraphrased. Without a prior a document that wins all its comparisons has no
-    finite strength, so the schedule says how far it is carried.
+    As in the ANMI 2.0 notebook, which ends where no gradient reaches 0.001 and takes no Φ below
+    1e-10: its first steps overshoot, and the floor says how far. Without a prior a document that
+    wins all its comparisons has no finite strength, so the schedule says how far it is carried.
 
     Parameters
     ----------
@@ -318,6 +326,8 @@ def ascend(
     # Φ(d/s) is case V in strengths of √2/s times the size, whose gradient is as much steeper.
     stretch = CASE_V / deviation
     for step in range(steps):
-        strengths += stretch * problem.gradient(stretch * strengths) / (1 + 0.1 * step)
+        gradient = stretch * problem.gradient(stretch * strengths, _SMALLEST_CHANCE)
+        moves = np.abs(gradient).max(axis=1, keepdims=True) >= _SMALLEST_GRADIENT
+        strengths += moves * gradient / (1 + 0.1 * step)
     unknown = np.full(strengths.shape, np.nan)
     return Strengths(_shown(_centred(strengths, problem.voted), sizes), unknown, unknown)
