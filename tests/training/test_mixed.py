@@ -433,7 +433,11 @@ def test_the_head_learns_which_entity_a_query_is_about(fit):
     assert accuracy.tail(3).mean() > 0.8
 
 
-def test_all_sources_are_used_and_a_killed_training_goes_on_as_if_undisturbed(fit, tmp_path):
+@pytest.mark.parametrize("most_exact", [20, 8])
+def test_all_sources_are_used_and_a_killed_training_goes_on_as_if_undisturbed(
+    fit, tmp_path, monkeypatch, most_exact
+):
+    monkeypatch.setattr(mixed_module, "_EXACT", most_exact)
     shares = {"random": 0.1, "graph": 0.3, "latent": 0.4, "edit": 0.2, "refresh": 2, "boost": 0.5}
     options = {"sources": {"mixed": shares}, "temperature": "learnable", "checkpoint_minutes": 1e-9}
     expected = fit(**options)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from anmi import seeds
 from anmi.candidates import PADDING
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from anmi.retrieval.kinds import EncoderSettings
 
 _DEV_CUT: Final = 10
-_NONE: Final = np.empty(0, np.int64)
 
 
 def run_table(
@@ -226,30 +224,27 @@ class DevQueries:
     def losses(self, model: Any, temperature: float) -> Float64s:
         """Return InfoNCE of each query over all that is searched, [Q]; NaN where nothing of it is relevant.
 
-        Of several relevant passages the nearest counts, and the others are no negatives.
+        Of several relevant passages the nearest counts, and the others are no negatives. The model
+        is dense.
         """
         from anmi.retrieval.encoders import Encoder
 
         encoder = Encoder.of(model, self._settings)
         documents = encoder.encode(self._document_texts, "document")
         queries = encoder.encode(self._query_texts, "query")
-        names = self._ranking.document_ids
-        passages = pd.Series(names).groupby(names).indices
+        names = pd.Index(self._ranking.document_ids)
         labelled = self._labels[self._labels.relevance > 0]
-        relevant = {
-            query_id: np.concatenate([passages.get(name, _NONE) for name in group])
-            for query_id, group in labelled.groupby("query_id").document_id
-        }
-        losses = np.full(len(self.query_ids), np.nan)
+        relevant_names = labelled.groupby("query_id").document_id.agg(set)
+        losses = np.full(len(queries), np.nan)
         for row, query_id in enumerate(self.query_ids):
+            is_relevant = names.isin(relevant_names.get(query_id, ()))
+            is_negative = ~is_relevant
             own = self._ranking.own[row]
-            positives = relevant.get(query_id, _NONE)
-            if len(positives):
-                logits = _dense(documents @ queries[row].T) / temperature
-                best = logits[positives].max()
-                logits[positives] = -np.inf
-                logits[own if own >= 0 else _NONE] = -np.inf
-                losses[row] = np.logaddexp.reduce(np.append(logits, best)) - best
+            is_negative[own] &= own < 0
+            if is_relevant.any():
+                logits = (documents @ queries[row]).astype(np.float64) / temperature
+                best = logits[is_relevant].max()
+                losses[row] = np.logaddexp.reduce(logits[is_negative], initial=best) - best
         return losses
 
     def scores(self, model: Any) -> Float64s:
@@ -260,12 +255,6 @@ class DevQueries:
         search = search_by(encoder, self._query_texts, self._document_texts)
         scores = evaluate(self._labels, self._ranking.run(search), (_DEV_CUT,))
         return scores[f"ndcg@{_DEV_CUT}"].reindex(self.query_ids).to_numpy(np.float64)
-
-
-def _dense(scores: Any) -> Float64s:
-    """Return scores of documents for a query, [N], also of sparse vectors, as numbers of double precision."""
-    values = scores.toarray() if sparse.issparse(scores) else scores
-    return np.asarray(values, np.float64).ravel()
 
 
 def side_by_side(rows: Int64s, documents: Int64s, count: int) -> Int32s:

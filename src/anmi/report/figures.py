@@ -268,22 +268,7 @@ def training(log: pd.DataFrame) -> Figure | None:
             dev = log.dropna(subset=[column])
             mark = line(title, dev[column], x=dev["step"].tolist(), mode="lines+markers")
             panels.append((title, [mark]))
-    begun = _stages_begun(log)
-    note += " Dotted: another stage of the curriculum begins." if begun else ""
-    figure = over_steps("training", "The training, step by step", note, log, panels)
-    dotted = {"color": NEUTRAL, "width": 1.5, "dash": "dot"}
-    border = {"type": "line", "y0": 0, "y1": 1, "yref": "paper", "line": dotted}
-    figure.layout["shapes"] = [border | {"x0": step, "x1": step} for step in begun]
-    return figure
-
-
-def _stages_begun(log: pd.DataFrame) -> list[int]:
-    """Return the steps at which a curriculum went on to another stage, or back to one."""
-    stages = log.get("stage", log.get("tier"))
-    if stages is None:
-        return []
-    is_other = stages.ne(stages.shift()) & stages.shift().notna()
-    return [int(step) for step in log["step"][is_other]]
+    return over_steps("training", "The training, step by step", note, log, panels)
 
 
 _DEV_QUERIES: Final = {
@@ -321,7 +306,10 @@ def over_steps(
     log: pd.DataFrame,
     panels: Sequence[tuple[str, list[dict[str, Any]]]],
 ) -> Figure:
-    """Return a figure of plots over the steps one above the other, each a title and its lines."""
+    """Return a figure of plots over the steps one above the other, each a title and its lines.
+
+    Dotted lines stand at the steps at which a curriculum goes on to another stage, or back to one.
+    """
     step = log["step"].tolist()
     layout = plot_layout(60 + 190 * len(panels), "step (optimiser updates)", "")
     traces = []
@@ -335,6 +323,12 @@ def over_steps(
             for line in lines
         ]
     layout["xaxis"]["anchor"] = f"y{len(panels)}" if len(panels) > 1 else "y"
+    stages = log.get("stage", log.get("tier", log["step"] * 0))
+    begun = log["step"][stages.diff().fillna(0) != 0].tolist()
+    dotted = {"color": NEUTRAL, "width": 1.5, "dash": "dot"}
+    border = {"type": "line", "y0": 0, "y1": 1, "yref": "paper", "line": dotted}
+    layout["shapes"] = [border | {"x0": at, "x1": at} for at in begun]
+    note += " Dotted: another stage of the curriculum begins." if begun else ""
     return Figure(name, heading, note, traces, layout | {"showlegend": False})
 
 

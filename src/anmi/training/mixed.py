@@ -498,7 +498,9 @@ class DNHSampler(NegativeSampler):
         self._known[rows] = True
         if step % self._options.refresh == 0:
             self._index.take()
-            self._look(step)
+            # The first large index is still being made.
+            if len(self._index.documents):
+                self._look(step)
 
     def neighbours(self) -> pd.DataFrame:
         """Return the five nearest documents of at most 20 queries, each time that the index was made."""

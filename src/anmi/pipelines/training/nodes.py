@@ -174,7 +174,7 @@ def train_retriever(
             pseudo=pseudo,
             positives=positives,
             guide=_guide(options, start, encoder, dense, old, seed, store),
-            dev_loss=choice.dev_loss,
+            dev_loss=choice.dev_loss if options.retriever == "dense" else None,
         )
         about = {
             "options": options.model_dump(),
