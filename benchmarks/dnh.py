@@ -274,9 +274,6 @@ def row(
         "steps": steps,
         "validation_loss": losses.round(4).tolist(),
         "dev_ndcg_10": dev.round(4).tolist(),
-        "steps_to_95": steps[
-            int(np.argmax(losses <= losses[0] - 0.95 * (losses[0] - losses.min())))
-        ],
         "spikes": round(float(np.mean([spikes(each) for each in group])), 2),
         "auc": round(float(np.mean([each["auc"] for each in group])), 4),
         "auc_paraphrased": round(float(np.mean([each["auc_paraphrased"] for each in group])), 4),
@@ -308,20 +305,25 @@ def page_table(lines: list[dict[str, Any]]) -> str:
     head = [
         "negatives, schedule",
         "validation loss: first epoch; last",
-        "steps to 95 % of its fall",
+        "steps to the last loss of random",
         "entity: accuracy; MRR@10",
         "AUC; paraphrased",
         "variants below; paraphrased",
         "gradient after / before a change",
     ]
     table_rows = []
+    last = {
+        line["collection"]: line["validation_loss"][-1] for line in lines if line["arm"] == RANDOM
+    }
     for line in lines:
+        curve = zip(line["steps"], line["validation_loss"], strict=True)
+        steps = next((step for step, loss in curve if loss <= last[line["collection"]]), None)
         language = next(k for k, v in LANGUAGES.items() if line["collection"].endswith(v))
         table_rows.append(
             [
                 f"{language}: {line['arm']}",
                 f"{line['validation_loss'][1]:.2f}; {line['validation_loss'][-1]:.2f}",
-                str(line["steps_to_95"]),
+                "–" if steps is None else str(steps),
                 f"{shown(line['accuracy'])}; {shown(line['mrr_10'])}",
                 f"{line['auc']:.3f}; {line['auc_paraphrased']:.3f}",
                 f"{shown(line['paired'])}; {shown(line['paired_paraphrased'])}",
