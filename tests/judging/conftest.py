@@ -20,7 +20,12 @@ Make = Callable[..., Path]
 
 
 def save_classifier(
-    folder: Path, labels: int = 1, seed: int = 0, broken: bool = False, longest: int = 512
+    folder: Path,
+    labels: int = 1,
+    seed: int = 0,
+    broken: bool = False,
+    longest: int = 512,
+    bias: float = 0,
 ) -> Path:
     """Save a BERT of one narrow layer with random weights that classifies pairs of texts, as its authors would."""
     import torch
@@ -40,6 +45,7 @@ def save_classifier(
         initializer_range=0.7,
     )
     model = BertForSequenceClassification(config)
+    model.classifier.bias.data.add_(bias)
     if broken:
         model.classifier.weight.data.fill_(float("nan"))
     with quiet():

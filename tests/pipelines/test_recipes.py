@@ -62,7 +62,8 @@ NOUNS = (
     "market",
 )
 PLACES = ("north", "south", "old town", "valley", "coast")
-JUDGE = save_classifier(Path(tempfile.mkdtemp()) / "judge")
+# Sure of most that it is not relevant, or recipes that go by σ(logit) have no negatives.
+JUDGE = save_classifier(Path(tempfile.mkdtemp()) / "judge", bias=-4)
 MODELS = {
     "bm25": BM25Params,
     "dense": DenseParams,

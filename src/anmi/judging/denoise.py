@@ -106,7 +106,7 @@ class Judge:
         )
 
     def fit(self, shards: CandidateShards) -> Judgments:
-        """Prepare the judges (trained when first needed), score all shards and make probabilities of the scores.
+        """Prepare the judges (trained when first needed), score all shards and make probabilities.
 
         The first model judges every candidate, the next one only what the one before gives a
         probability that reaches a bar.
@@ -248,7 +248,7 @@ class Judge:
     def _judge(
         self, pairs: pd.DataFrame, judges: list[CrossEncoderJudge], expected: float
     ) -> tuple[Float32s, Float64s, dict[str, Any]]:
-        """Return raw scores, probabilities and a summary of pairs ``query, document, label, fold``."""
+        """Return scores, probabilities and a summary of pairs ``query, document, label, fold``."""
         scores = np.full(len(pairs), np.nan, np.float32)
         queries = pairs["query"].to_numpy()
         documents = pairs.document.to_numpy()
@@ -348,7 +348,7 @@ def probabilities(
 def _of_unlabelled(
     scores: NDArray[Any], labels: NDArray[Any], expected: float, fixed: bool
 ) -> Platt:
-    """Fit the chance that an unlabelled document of a score is relevant, at the expected share if that is fixed."""
+    """Fit the chance that an unlabelled document is relevant, at the expected share if fixed."""
     score, labelled, weights = known(scores, labels)
     centre = float(score.mean())
     spread = float(score.std()) or 1.0
