@@ -60,7 +60,8 @@ class BM25Index:
         self._engine = engine
         self.settings = settings
         self.tokenize = for_queries(tokenize)
-        self._okapi, self._terms_of_okapi = okapi or (None, None)
+        self._okapi = okapi[0] if okapi else None
+        self._terms_of_okapi = okapi[1] if okapi else None
 
     @staticmethod
     def build(

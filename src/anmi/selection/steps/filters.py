@@ -54,7 +54,7 @@ def consistency(block: Candidates, params: Consistency, context: Context) -> Can
         own = {name: in_rows(of, order) for name, of in block.positive_columns.items()}
         block = replace(block, positives=in_rows(block.positives, order), positive_columns=own)
         block = block.with_columns(positive_columns={"barred": in_rows(fails, order)})
-        inconsistent = fails.all(axis=1)
+        inconsistent = np.all(fails, axis=1)
     return block.dropped("consistency", inconsistent, "BM25 does not find a positive near the top")
 
 
