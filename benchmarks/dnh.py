@@ -301,7 +301,7 @@ def spikes(each: dict[str, Any], window: int = 20) -> float:
 
 
 def page_table(lines: list[dict[str, Any]]) -> str:
-    """Return the table of docs/results.md: significant differences from random alone are bold."""
+    """Return the table of docs/results.md for Spanish: significant differences from random alone are bold."""
     head = [
         "negatives, schedule",
         "validation loss: first epoch; last",
@@ -312,16 +312,14 @@ def page_table(lines: list[dict[str, Any]]) -> str:
         "gradient after / before a change",
     ]
     table_rows = []
-    last = {
-        line["collection"]: line["validation_loss"][-1] for line in lines if line["arm"] == RANDOM
-    }
-    for line in lines:
+    spanish = [line for line in lines if line["collection"].endswith(LANGUAGES["Spanish"])]
+    last = next(line["validation_loss"][-1] for line in spanish if line["arm"] == RANDOM)
+    for line in spanish:
         curve = zip(line["steps"], line["validation_loss"], strict=True)
-        steps = next((step for step, loss in curve if loss <= last[line["collection"]]), None)
-        language = next(k for k, v in LANGUAGES.items() if line["collection"].endswith(v))
+        steps = next((step for step, loss in curve if loss <= last), None)
         table_rows.append(
             [
-                f"{language}: {line['arm']}",
+                line["arm"],
                 f"{line['validation_loss'][1]:.2f}; {line['validation_loss'][-1]:.2f}",
                 "–" if steps is None else str(steps),
                 f"{shown(line['accuracy'])}; {shown(line['mrr_10'])}",

@@ -195,10 +195,12 @@ def tests_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
         yield about | paired(chosen[first], chosen[second])
 
 
-def brief(of: dict[str, dict[str, Any]], names: Sequence[str] = BUCKETS[2:]) -> str:
+def brief(
+    of: dict[str, dict[str, Any]], names: Sequence[str] = BUCKETS[2:], between: str = " / "
+) -> str:
     """Return nDCG@10 on unlabelled and on new documents."""
     return (
-        " / ".join(
+        between.join(
             f"{of[name]['ndcg_10']:.3f}".lstrip("0") if name in of else "–" for name in names if of
         )
         or "–"
@@ -207,7 +209,7 @@ def brief(of: dict[str, dict[str, Any]], names: Sequence[str] = BUCKETS[2:]) -> 
 
 def whole(of: dict[str, dict[str, Any]]) -> str:
     """Return nDCG@10 over all test queries, and by what training saw."""
-    return brief(of, BUCKETS)
+    return brief(of, BUCKETS, "/")
 
 
 def table_of(

@@ -87,6 +87,9 @@ FIELDS = {
     "p",
     "seeds",
     "fingerprint",
+    "p_holm",
+    "queries",
+    "steps",
 }
 
 
@@ -157,6 +160,7 @@ def test_tables_are_those_of_the_results(
         ),
         ("docs/results.md", "ablation.py"): ablation.page_table(rows_of("ablation.json")),
         ("docs/results.md", "claims"): claims.page_table(rows_of("claims.json")),
+        ("docs/results.md", "dnh.py"): script("dnh").page_table(rows_of("dnh.json")),
         ("docs/search.md", "sparse.py"): sparse.table_of(common.load("sparse")),
         ("docs/production.md", "scale.py"): scale.nodes_table(common.load("scale")["runs"]),
         ("benchmarks/board/README.md", "board"): (

@@ -88,7 +88,9 @@ def test_the_promises_of_the_reports_name_files_and_recipes_that_are_there() -> 
     assert len(names) > 40
     places = (ROOT, ROOT / "src" / "anmi")
     assert not [name for name in names if not any((place / name).is_file() for place in places)]
-    recipes = yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))["recipes"]
+    recipes = yaml.safe_load((ROOT / "conf/base/recipes.yml").read_text(encoding="utf-8"))[
+        "recipes"
+    ]
     named = re.findall(r"`((?:anmi|hans|dnh|sparse)_\w+)`", table)
     assert named
     assert not set(named) - recipes.keys()

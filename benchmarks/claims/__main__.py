@@ -122,10 +122,6 @@ MINING: Final = {
     "methods": f"{WHOLE},encoder=static,elo.judges.bm25=1,elo.judges.dense=1",
     "networks": f"{WHOLE},dense.max_length=128",
 }
-# What a row means for a user.
-MEANS: Final = {
-    "Queries that the consistency filter keeps (miner)": "Other texts than the report's.",
-}
 # As many pairs as the notebook mines.
 TITLES: Final = "pairs:../shared/data/ko_pairs/ko_sae4k_phrase_utterance_001.jsonl"
 
@@ -351,7 +347,7 @@ def row_of(claim: Claim, collection: str, encoder: str, bucket: str) -> dict[str
         "bucket": bucket,
         "fingerprint": "-".join(prints),
         "claimed": claim.claimed,
-        **dict.fromkeys(("measured", "low", "high", "p", "seeds", "queries")),
+        **dict.fromkeys(("measured", "low", "high", "p", "p_holm", "seeds", "queries", "steps")),
     }
 
 
@@ -409,8 +405,6 @@ def main() -> None:
     measured = [
         row if row["measured"] is not None else before.get(key_of(row), row) for row in rows()
     ]
-    for row in measured:
-        row.pop("p_holm", None)
     tested = [row for row in measured if row["p"] is not None and row["bucket"] == "all"]
     for row, p_holm in zip(tested, holm([row["p"] for row in tested]).tolist(), strict=True):
         row["p_holm"] = round(p_holm, 5)
@@ -422,17 +416,14 @@ def page_table(measured: list[dict[str, Any]]) -> str:
     """Return a table with a line for each claim and metric, and a cell for each collection."""
     by_claim: dict[tuple[str, str], dict[str, list[str]]] = {}
     for row in measured:
-        if row["bucket"] == "new":
+        if row["bucket"] in ("unlabelled", "new"):
             continue  # The result has them.
         over = f"`{row['recipe']}` over `{row['over']}`" if row["over"] else f"`{row['recipe']}`"
         key = (f"{row['claim']}: {over}", f"{row['claimed']} {row['metric'].replace(', %', ' %')}")
         by_claim.setdefault(key, {}).setdefault(row["collection"], []).append(shown(row))
     lines = []
     for (claim, claimed), cells in by_claim.items():
-        values = [
-            "; ".join(cells.get(name, ["–"])).replace("not measured; not", "not")
-            for name in COLLECTIONS
-        ]
+        values = ["; ".join(cells.get(name, ["–"])) for name in COLLECTIONS]
         if "ko_pairs" in cells:
             values[0] = f"{cells['ko_pairs'][0]} (`ko_pairs`)"
         lines.append([claim, claimed, *values])
