@@ -397,6 +397,7 @@ def auc(teacher: TrainedCrossEncoder, pairs: Pairs, store: Store) -> float:
     scores = teacher.score(
         [join(*pair) for pair in zip(pairs.queries, pairs.documents, strict=True)], store
     )
+    assert expit(scores).mean() == pytest.approx(pairs.labels.mean(), abs=0.05), "calibrated"
     return float(roc_auc_score(pairs.labels, scores))
 
 

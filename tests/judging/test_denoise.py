@@ -129,7 +129,7 @@ def judged(
 def test_the_large_model_reads_only_what_the_small_one_would_reject(
     form: str, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
-    settings: dict[str, Any] = {"bars": {"denoise": 0.5}, "options": {"probability": form}}
+    settings: dict[str, Any] = {"bars": [("denoise", 0.5)], "options": {"probability": form}}
     small, _, _, truth = judged([0.9], monkeypatch, store, **settings)
     both, judge, (_, large), _ = judged([0.9, 0.98], monkeypatch, store, **settings)
     decided = small.columns["p_cross"] >= 0.5
@@ -148,9 +148,9 @@ def test_the_large_model_reads_only_what_the_small_one_would_reject(
 def test_a_judge_that_knows_nothing_and_a_bar_that_is_out_of_reach_are_warnings(
     monkeypatch: pytest.MonkeyPatch, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bars = {"promote": 0.999999, "denoise": 0.5}
+    bars = [("promote", 0.999999), ("denoise", 0.5)]
     with caplog.at_level(logging.WARNING, logger="anmi"):
-        _, judge, _, _ = judged([0.52, 0.98], monkeypatch, store, 0.01, bars={"promote": 0.9})
+        _, judge, _, _ = judged([0.52, 0.98], monkeypatch, store, 0.01, bars=[("promote", 0.9)])
         weak, small, bar = judge.summary["warnings"]
         _, judge, _, _ = judged([0.9], monkeypatch, store, bars=bars)
     assert "below 0.6, so it is no judge" in weak and "name a cross-encoder in" in weak

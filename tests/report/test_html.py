@@ -201,7 +201,8 @@ def test_of_what_is_empty_there_is_no_section(make):
         pd.DataFrame(), pd.DataFrame(), nothing, fused_judge={}, training_log=pd.DataFrame()
     )
     results = inputs["results"] | {"false_negatives": None, "unchanged": "it was best before"}
-    page = render(inputs | {"results": results})
+    page = render(inputs | {"results": results | {"warnings": ["It judges nothing"]}})
+    assert "It judges nothing." in page
     assert "Training changed nothing: it was best before." in page
     assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == [
         "Results",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -78,7 +78,7 @@ class Judge:
     seed
         Of the run.
     bars
-        Thresholds that the recipe holds ``p_cross`` against, by step.
+        Steps of the recipe that hold ``p_cross`` against a threshold, and it.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Judge:
     query_texts: dict[str, str]
     document_texts: Sequence[str]
     seed: int
-    bars: Mapping[str, float] = field(default_factory=dict)
+    bars: Sequence[tuple[str, float]] = ()
     judges: list[CrossEncoderJudge] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
 
@@ -158,7 +158,7 @@ class Judge:
         ]
         return Judgments(_with_soft_labels(judged.with_columns(*sides)))
 
-    def _first(self, block: Candidates) -> tuple[Candidates, Float64s]:
+    def _first(self, block: Candidates) -> tuple[Candidates, NDArray[Any]]:
         """Return the candidates that are judged, and what other evidence says of them."""
         documents = block.documents[:, : self.depth]
         few = Candidates(block.query_ids, block.positives, documents, block.source[:, : self.depth])
@@ -179,7 +179,7 @@ class Judge:
         """Warn of a step whose bar no candidate reaches, since it changes nothing."""
         highest = float(probability.max(initial=0.0))
         self.summary["highest"] = highest
-        for step, bar in self.bars.items():
+        for step, bar in self.bars:
             if highest < bar:
                 self._warn(
                     f'no candidate reaches the threshold {bar:g} of the step "{step}" (the highest'
@@ -271,7 +271,7 @@ class Judge:
         self, pairs: pd.DataFrame, chance: Float64s, model: str, shards: CandidateShards
     ) -> None:
         """Let a larger model judge, in place, what reaches the lowest bar."""
-        lowest = min(self.bars.values(), default=0.5)
+        lowest = min((bar for _, bar in self.bars), default=0.5)
         asked = chance >= lowest
         candidates = chance[asked & ~pairs.label]
         positives = int(asked.sum()) - len(candidates)

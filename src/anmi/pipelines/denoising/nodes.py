@@ -163,11 +163,13 @@ def judge_candidates(
     read_by = candidates if answers is None else candidates.map(answers)
     places: dict[str, Any] = {"store": store, "models": store.path / "models"}
     bars = {
-        step.name: step.params.threshold
+        (step.name, step.params.threshold)
         for step in recipes.get(recipe).steps
         if getattr(step.params, "column", "") == "p_cross" and hasattr(step.params, "threshold")
     }
-    judge = Judge(options=params.cross_encoder, depth=params.depth, bars=bars, **places, **texts)
+    judge = Judge(
+        options=params.cross_encoder, depth=params.depth, bars=sorted(bars), **places, **texts
+    )
     # What is fitted looks at a few of many columns.
     some = read_by.only("dense", "p_evidence", "p_heldout", GRADE, MARKED)
     judgments = judge.fit(some)
