@@ -104,15 +104,6 @@ class DebiasedOptions(PartOptions):
         return self
 
 
-class HardDebiasedOptions(DebiasedOptions):
-    """Debiased, the harder negatives weighing more (HCL)."""
-
-    kind: Literal["hard_debiased"] = "hard_debiased"  # type: ignore[assignment]
-    beta: float = Field(
-        1.0, ge=0, description="How much more the harder weigh. 0: debiased; 1: the paper's."
-    )
-
-
 class TripletOptions(PartOptions):
     """Every negative is to stay a margin behind the positive."""
 
@@ -172,7 +163,6 @@ LossOptions = (
     | HybridOptions
     | EntityOptions
     | DebiasedOptions
-    | HardDebiasedOptions
     | TripletOptions
     | DistillationOptions
 )

@@ -13,7 +13,7 @@ from anmi.pipelines.training.params import estimate_tau_plus
 from anmi.training.losses import build_loss, contrastive
 from anmi.training.losses.temperature import Temperature
 from anmi.training.options import TrainingOptions
-from anmi.training.parts import DebiasedOptions, HardDebiasedOptions, TripletOptions
+from anmi.training.parts import DebiasedOptions, TripletOptions
 
 NEAR = st.floats(-1, 1)
 WEIGHTED = st.lists(st.tuples(NEAR, st.floats(0.1, 3)), min_size=1, max_size=8)
@@ -53,11 +53,10 @@ def test_triplet_is_the_formula(positive, negatives, margin):
     )
 
 
-def slow_debiased(positive, negatives, t, tau, form, beta):
-    """As in the released code of both papers, with weights; β = 0 weighs no negative by its hardness."""
+def slow_debiased(positive, negatives, t, tau, form):
+    """As in the released code, with weights."""
     n = sum(w for _, w in negatives)
-    mean = sum(w * math.exp(beta * s / t) for s, w in negatives) / n
-    total = sum(w * math.exp((1 + beta) * s / t) for s, w in negatives) / mean
+    total = sum(w * math.exp(s / t) for s, w in negatives)
     mine = math.exp(positive / t)
     if form == "source":
         negative = max((total - tau * n * mine) / (1 - tau), n * math.exp(-1 / t))
@@ -72,7 +71,6 @@ def slow_debiased(positive, negatives, t, tau, form, beta):
     t=0.21875,
     tau=0.34375,
     form="paraphrase",
-    beta=None,
 )
 @given(
     positive=NEAR,
@@ -80,22 +78,14 @@ def slow_debiased(positive, negatives, t, tau, form, beta):
     t=st.floats(0.1, 1),
     tau=st.floats(0, 0.5),
     form=st.sampled_from(["source", "paraphrase"]),
-    beta=st.none() | st.floats(0, 3),
 )
-def test_debiased_and_hard_debiased_are_the_formulas(positive, negatives, t, tau, form, beta):
+def test_debiased_is_the_formula(positive, negatives, t, tau, form):
     temperature = Temperature(t).double()
-    if beta is None:
-        loss = contrastive.DebiasedContrastive(
-            temperature, DebiasedOptions(tau_plus=tau, form=form)
-        )
-    else:
-        loss = contrastive.HardDebiasedContrastive(
-            temperature, HardDebiasedOptions(tau_plus=tau, form=form, beta=beta)
-        )
+    loss = contrastive.DebiasedContrastive(temperature, DebiasedOptions(tau_plus=tau, form=form))
     # The temperature is kept in single precision, and where the difference nearly cancels its last
     # digits count.
     t = temperature()[0].item()
-    expected = slow_debiased(positive, negatives, t, tau, form, beta or 0.0)
+    expected = slow_debiased(positive, negatives, t, tau, form)
     assert of_row(loss, positive, negatives) == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
@@ -122,13 +112,13 @@ T = 0.5
 NEGATIVES = 8
 
 
-def learned(prior_strength, kind=contrastive.DebiasedContrastive, steps=100):
+def learned(prior_strength, steps=100):
     """Learn τ⁺ alone, the encoder frozen: the positives lead a little."""
     generator = torch.Generator().manual_seed(0)
     positive = torch.full((6,), 0.5)
     similarity = (0.46 + 0.02 * torch.rand(6, NEGATIVES, generator=generator)).requires_grad_()
-    options = HardDebiasedOptions(tau_plus=START, learned=True, prior_strength=prior_strength)
-    loss = kind(Temperature(T), options)
+    options = DebiasedOptions(tau_plus=START, learned=True, prior_strength=prior_strength)
+    loss = contrastive.DebiasedContrastive(Temperature(T), options)
     optimizer = torch.optim.Adam(loss.parameters(), lr=0.1)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -139,11 +129,8 @@ def learned(prior_strength, kind=contrastive.DebiasedContrastive, steps=100):
     return loss.report()["tau_plus"], values.detach(), similarity.grad
 
 
-@pytest.mark.parametrize(
-    "kind", [contrastive.DebiasedContrastive, contrastive.HardDebiasedContrastive]
-)
-def test_without_a_prior_it_runs_away_and_the_loss_lies_at_its_clamp(kind):
-    tau_plus, values, gradient = learned(0.0, kind)
+def test_without_a_prior_it_runs_away_and_the_loss_lies_at_its_clamp():
+    tau_plus, values, gradient = learned(0.0)
     clamp = math.log1p(NEGATIVES * math.exp(-1 / T) / math.exp(0.5 / T))
     assert tau_plus > 0.9
     torch.testing.assert_close(values, torch.full_like(values, clamp))
@@ -151,12 +138,9 @@ def test_without_a_prior_it_runs_away_and_the_loss_lies_at_its_clamp(kind):
     assert torch.equal(gradient, torch.zeros_like(gradient))
 
 
-@pytest.mark.parametrize(
-    "kind", [contrastive.DebiasedContrastive, contrastive.HardDebiasedContrastive]
-)
 @pytest.mark.parametrize("strength", [2.0, 20.0])
-def test_with_a_prior_it_stays_below_the_bound(kind, strength):
-    tau_plus, _, gradient = learned(strength, kind)
+def test_with_a_prior_it_stays_below_the_bound(strength):
+    tau_plus, _, gradient = learned(strength)
     assert START < tau_plus <= START * strength / (strength - 1) * 1.001
     assert (gradient > 0).all()
 
@@ -197,8 +181,6 @@ def test_options_choose_it_of_tau_plus():
         build_loss(TrainingOptions(loss={"debiased": {"tau_plus": 0.0, "learned": True}}))
     with pytest.raises(ValueError, match="outside"):
         TrainingOptions(loss={"debiased": {"tau_plus": 1.5}})
-    with pytest.raises(ValueError, match="greater than or equal to 0"):
-        TrainingOptions(loss={"hard_debiased": {"beta": -1.0}})
 
 
 def test_estimates_are_shares_or_refused():

@@ -22,7 +22,6 @@ LOSSES = {
     "debiased": {"debiased": {"tau_plus": 0.01}},
     "debiased_paraphrase": {"debiased": {"tau_plus": 0.1, "form": "paraphrase"}},
     "debiased_learned": {"debiased": {"tau_plus": 0.01, "learned": True}},
-    "hard_debiased": {"hard_debiased": {"tau_plus": 0.01, "beta": 0.2}},
     "triplet": "triplet",
     "distillation": {"distillation": {"label_temperature": 0.3}},
 }

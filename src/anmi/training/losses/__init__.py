@@ -22,7 +22,6 @@ from anmi.training.losses.around import DrawnBySimAns, HardnessAdaptive
 from anmi.training.losses.common import Loss
 from anmi.training.losses.contrastive import (
     DebiasedContrastive,
-    HardDebiasedContrastive,
     Triplet,
     WeightedInfoNCE,
 )
@@ -35,7 +34,6 @@ LOSSES: Final[dict[str, type[Loss]]] = {
     "hybrid": Hybrid,
     "entity": EntityClassification,
     "debiased": DebiasedContrastive,
-    "hard_debiased": HardDebiasedContrastive,
     "triplet": Triplet,
     "distillation": Distillation,
 }

@@ -194,19 +194,13 @@ class DebiasedContrastive(Loss):
             return positive * 0.0
         similarity, safe, lonely = without_lonely_rows(negatives, log_weights)
         log_count = torch.logsumexp(safe, dim=1)
-        log_sum = self._log_sum(similarity, safe, log_count, t)
+        log_sum = torch.logsumexp(weighted_logits(similarity, safe, t), dim=1)
         result = functional.softplus(self._log_negative(positive, log_sum, log_count, t) - positive)
         return (result + self.tau_plus.penalty(log_count.detach().exp())).masked_fill(lonely, 0.0)
 
     def report(self) -> dict[str, Tensor]:
         """Return τ⁺ where it is learned."""
         return self.tau_plus.report()
-
-    def _log_sum(
-        self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor
-    ) -> Tensor:
-        """Return log Σ, [B]."""
-        return torch.logsumexp(weighted_logits(similarity, log_weights, t), dim=1)
 
     def _log_negative(
         self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor
@@ -222,39 +216,6 @@ class DebiasedContrastive(Loss):
         exponent = torch.where(above, expected - log_sum, torch.full_like(log_sum, -1.0))
         difference = log_sum + torch.log(-torch.expm1(exponent)) - log_rest
         return torch.where(above, torch.maximum(difference, floor), floor)
-
-
-class HardDebiasedContrastive(DebiasedContrastive):
-    """:class:`DebiasedContrastive` with ``Σ = Σᵢ wᵢ rᵢ exp(sᵢ/t)``, ``rᵢ = exp(β sᵢ/t) / mean(exp(β s/t))`` (HCL).
-
-    The mean is weighted as the sum is. As in the released code, the exponent of r is divided by the
-    same temperature as the similarities, and r has a gradient. That code runs at t = 0.5; at t =
-    0.07 the weights with β = 1 differ by a factor of exp(14) over a similarity of 1, and little but
-    the hardest negative is left.
-
-    References
-    ----------
-    Robinson, Chuang, Sra and Jegelka, "Contrastive Learning with Hard Negative Samples", ICLR 2021,
-    equation 4.
-
-    Examples
-    --------
-    >>> from anmi.training.losses.temperature import Temperature
-    >>> from anmi.training.parts import HardDebiasedOptions
-    >>> block = torch.tensor([0.5]), torch.tensor([[0.7, 0.1]]), torch.zeros(1, 2)
-    >>> options = (HardDebiasedOptions(tau_plus=0.1, beta=beta) for beta in (0.0, 1.0))
-    >>> easy, hard = (HardDebiasedContrastive(Temperature(0.5), of)(*block).item() for of in options)
-    >>> easy < hard
-    True
-    """
-
-    def _log_sum(
-        self, similarity: Tensor, log_weights: Tensor, log_count: Tensor, t: Tensor
-    ) -> Tensor:
-        def log_sum(factor: float) -> Tensor:
-            return torch.logsumexp(weighted_logits(factor * similarity, log_weights, t), dim=1)
-
-        return log_sum(1.0 + self.options.beta) - log_sum(self.options.beta) + log_count
 
 
 class Triplet(Loss):
