@@ -250,14 +250,14 @@ class LatentIndex:
         """Go on from what :meth:`tensors` gave."""
         parts = [tensors[f"index.{place}"].numpy() for place in range(6)]
         self.add(*parts[:2])
-        index = parts[3]
+        index: Any = parts[3]
         if index.dtype == np.uint8:
             import faiss
 
             index = faiss.deserialize_index(index)
         self._use(parts[2], index)
         if len(parts[4]):
-            self._next = (*parts[4:], self._thread.submit(_indexed, parts[5]))
+            self._next = (parts[4], parts[5], self._thread.submit(_indexed, parts[5]))
 
     def _held(self) -> tuple[Int64s, Float32s]:
         order = np.argsort(self._time)
@@ -277,12 +277,13 @@ def _indexed(vectors: Float32s) -> Any:
 
     faiss.omp_set_num_threads(1)
     size = vectors.shape[1]
-    index = faiss.IndexHNSWFlat(size, _LINKS, faiss.METRIC_INNER_PRODUCT)
+    index: Any = faiss.IndexHNSWFlat(size, _LINKS, faiss.METRIC_INNER_PRODUCT)
     if vectors.nbytes > _MOST_BYTES:
         codes = next(size // width for width in range(4, size + 1) if size % width == 0)
-        index = faiss.IndexHNSWPQ(size, codes, _LINKS, 8, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.index_factory(size, f"HNSW{_LINKS}_PQ{codes}", faiss.METRIC_INNER_PRODUCT)
         # It orders codes for Hamming distances, which nobody asks for, and takes minutes.
-        faiss.downcast_index(index.storage).do_polysemous_training = False
+        storage: Any = faiss.downcast_index(index.storage)
+        storage.do_polysemous_training = False
         index.train(vectors)
     index.hnsw.efSearch = _SEARCHED
     index.add(vectors)
