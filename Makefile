@@ -53,6 +53,7 @@ define RARE_TESTS
 ^(Makefile|pyproject.toml|requirements.*lock|tests/([a-z0-9]+/)?conftest.py|tests/commands.py|src/anmi/[^/]*.py)$$ tests
 ^src/anmi/(engine|store|candidates|retrieval|judging|selection|pipelines)/ tests/engine tests/e2e/test_engines.py
 ^src/anmi/(retrieval|judging|selection|training|evaluation|pipelines)/ tests/e2e/test_figures.py tests/e2e/test_many_positives.py tests/e2e/test_audit.py
+^src/anmi/(retrieval|judging|selection|training)/|^conf/base/recipes tests/e2e/test_published_code.py
 ^(src/anmi/(selection|training)/|conf/base/recipes) tests/e2e/test_recipes.py tests/e2e/test_hardening.py tests/e2e/test_no_labels.py
 ^src/anmi/(training|store|datasets|hooks|pipelines)/ tests/e2e/test_interruption.py tests/training tests/cli
 ^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py tests/e2e/test_retrain.py

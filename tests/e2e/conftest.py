@@ -124,8 +124,9 @@ def run_once(
 
 @pytest.fixture(scope="session")
 def whole_run(run_once: Callable[..., Place]) -> Place:
-    """What ``kedro run --env test`` leaves with a recipe that needs every stage."""
-    return run_once("whole", "--params", f"recipe={WHOLE}", anew=True)
+    """What ``kedro run --env test`` leaves with a recipe that needs every stage, all negatives in every step."""
+    settings = f"recipe={WHOLE},recipes.{WHOLE}.pool=7,training.options.curriculum=none"
+    return run_once("whole", "--params", settings, anew=True)
 
 
 @pytest.fixture(scope="session")

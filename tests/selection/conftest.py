@@ -108,6 +108,7 @@ def make_block(
         positive_columns={
             "dense": column(rng.uniform(low, high, known.shape), of=known),
             "dense_rank": column(rng.integers(1, 9, known.shape), of=known),
+            "consistent": column(rng.integers(0, 2, known.shape), of=known),
             "elo": column(rng.normal(1200, 150, known.shape), of=known),
             "p_relevant": column(rng.beta(3, 1, known.shape), of=known),
             "p_evidence": column(rng.beta(3, 1, known.shape), of=known),
