@@ -193,14 +193,15 @@ class Mined:
         )
         corpus = tables["corpus"]
         asked = self.test_queries(tables)
-        depth = len(corpus) if encoder == "minilm" else 100
         parts = []
         for kind, settings in (
             ("trained", dense.as_saved(str(trained["trained_model"]))),
             (ZERO_SHOT, dense.of(place_of(encoder, corpus_encoder))),
         ):
-            run = ranked(Encoder(settings, STORE / "models"), asked, tables["qrels"], corpus, depth)
-            parts.append(self.metrics(asked, tables, run).assign(system=kind))
+            opened = Encoder(settings, STORE / "models", Store(STORE))
+            run = ranked(opened, asked, tables["qrels"], corpus, 100)
+            ranks = first_ranks(opened, asked, tables["qrels"], corpus)
+            parts.append(self.metrics(asked, tables, run).assign(system=kind, rank=ranks))
         log = trained["training_log"]
         dev = log[log["dev_ndcg@10"].notna()]
         speed = {"step": dev.step.tolist(), "dev": dev["dev_ndcg@10"].tolist()}
@@ -247,6 +248,24 @@ class Mined:
             for document in documents
         ]
         return round(100 * float(np.mean(is_false)), 3), rows.query_id.nunique()
+
+
+def first_ranks(
+    encoder: Any, asked: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame
+) -> pd.Series:
+    """Return the rank of each query's first labelled document in the whole corpus, from 1."""
+    from anmi.corpus.texts import document_texts
+
+    documents = encoder.encode(document_texts(corpus), "document")
+    queries = encoder.encode(asked.text.tolist(), "query")
+    place = pd.Index(corpus.document_id)
+    labelled = qrels[qrels.relevance > 0].groupby("query_id").document_id.agg(list)
+    ranks = {}
+    for query_id, vector in zip(asked.query_id, queries, strict=True):
+        scores = documents @ vector
+        own = place.get_indexer(pd.Index(labelled[query_id]))
+        ranks[query_id] = 1 + int((scores > scores[own].max()).sum())
+    return pd.Series(ranks)
 
 
 def fingerprint(system: str) -> str:
