@@ -176,6 +176,7 @@ class Mined:
         corpus_encoder = max(encoders.glob("*/corpus_encoder"), default=encoders)
         book = recipes()
         recipe = book.get(self.system)
+        store = Store(STORE)
         dense = DenseParams(max_length=128)
         encoder = recipe.encoder or self.encoder
         trained = train_retriever(
@@ -189,7 +190,7 @@ class Mined:
             params=TrainingParams(options=self.options, dev_documents=20_000),
             dense=dense,
             seed=seed,
-            store=Store(STORE),
+            store=store,
         )
         corpus = tables["corpus"]
         asked = self.test_queries(tables)
@@ -198,7 +199,7 @@ class Mined:
             ("trained", dense.as_saved(str(trained["trained_model"]))),
             (ZERO_SHOT, dense.of(place_of(encoder, corpus_encoder))),
         ):
-            opened = Encoder(settings, STORE / "models", Store(STORE))
+            opened = Encoder(settings, STORE / "models", store)
             run = ranked(opened, asked, tables["qrels"], corpus, 100)
             ranks = first_ranks(opened, asked, tables["qrels"], corpus)
             parts.append(self.metrics(asked, tables, run).assign(system=kind, rank=ranks))
