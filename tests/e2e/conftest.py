@@ -125,7 +125,7 @@ def run_once(
 @pytest.fixture(scope="session")
 def whole_run(run_once: Callable[..., Place]) -> Place:
     """What ``kedro run --env test`` leaves with a recipe that needs every stage, all negatives in every step."""
-    settings = f"recipe={WHOLE},recipes.{WHOLE}.pool=7,training.options.curriculum=none"
+    settings = f"recipe={WHOLE},recipes.{WHOLE}.pool=7,recipes.{WHOLE}.training.curriculum=none"
     return run_once("whole", "--params", settings, anew=True)
 
 
