@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -263,12 +264,13 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     shutil.copytree(whole_run.store, store)
     before, made = entries(store), teachers(store)
     again = type(whole_run)(tmp_path / "data", store)
+    settings = "recipe=anmi_2_1,recipes.anmi_2_1.pool=7,recipes.anmi_2_1.training.curriculum=none"
     done = kedro(
         "run",
         "--pipelines",
         "mining",
         "--params",
-        "recipe=anmi_2_1",
+        settings,
         data_root=again.data,
         store=store,
     )
@@ -277,5 +279,6 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     assert entries(store) == before > 3000
     assert teachers(store) == made
     told = kedro("anmi", "results", data_root=again.data, store=store).stdout
-    onward = "--env test --pipelines adaptation,training,evaluation,final,reporting --params recipe=anmi_2_1"
-    assert told.endswith(f"\nnext: kedro run {onward}\n")
+    params = shlex.quote(settings)
+    onward = "--env test --pipelines adaptation,training,evaluation,final,reporting"
+    assert told.endswith(f"\nnext: kedro run {onward} --params {params}\n")
