@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 280_600,
+    "tokens": 283_300,
     "tokens a line": 9.1,
     "empty names, %": 4.9,
     "fmt: skip": 3,
@@ -27,8 +27,8 @@ MOST: Final = {
     "lines over 100 columns": 763,
     "files": 205,
     "recipes": 25,
-    "lines of tests": 34_290,
-    "lines of benchmarks": 6_070,
+    "lines of tests": 35_040,
+    "lines of benchmarks": 6_600,
     "words of docs": 25_000,
 }
 # Names that say what was done with a thing, not what it is.

@@ -11,6 +11,7 @@ that were not measured are those of the last result, where the recipes have not 
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,7 @@ COLLECTIONS: Final = {
 }
 ZERO_SHOT: Final = "zero_shot"
 MANY: Final = 10
+NOT_MEASURED: Final = "not measured"
 
 
 class Claim(NamedTuple):
@@ -421,9 +423,9 @@ def main() -> None:
                     mined.train(int(seed))
                     print(matrix, collection, system, seed, common.now(), flush=True)
     key_of = itemgetter("claim", "metric", "collection", "encoder", "bucket", "fingerprint")
-    before = {key_of(row): row for row in load("claims")["rows"]}
+    before = {key_of(row): row for row in load("claims")["rows"] if row["measured"] is not None}
     measured = [
-        row if row["measured"] is not None else before.get(key_of(row), row) for row in rows()
+        row if row["measured"] is not None else row | before.get(key_of(row), {}) for row in rows()
     ]
     tested = [row for row in measured if row["p"] is not None and row["bucket"] == "all"]
     for row, p_holm in zip(tested, holm([row["p"] for row in tested]).tolist(), strict=True):
@@ -442,18 +444,24 @@ def page_table(measured: list[dict[str, Any]]) -> str:
         key = (f"{row['claim']}: {over}", f"{row['claimed']} {row['metric'].replace(', %', ' %')}")
         by_claim.setdefault(key, {}).setdefault(row["collection"], []).append(shown(row))
     lines = []
+    lacking = []
     for (claim, claimed), cells in by_claim.items():
+        if {NOT_MEASURED}.issuperset(itertools.chain(*cells.values())):
+            lacking.append(claim.partition(":")[0])
+            continue
         values = ["; ".join(cells.get(name, ["–"])) for name in COLLECTIONS]
         if "ko_pairs" in cells:
             values[0] = f"{cells['ko_pairs'][0]} (`ko_pairs`)"
         lines.append([claim, claimed, *values])
-    return markdown(["claim", "claimed", *COLLECTIONS], lines)
+    made = markdown(["claim", "claimed", *COLLECTIONS], lines)
+    names = "; ".join(dict.fromkeys(lacking))
+    return f"{made}\nNot measured: {names}.\n" if names else made
 
 
 def shown(row: dict[str, Any]) -> str:
     """Return a measured value with its interval, in bold where it is significant after Holm's correction."""
     if row["measured"] is None:
-        return "not measured"
+        return NOT_MEASURED
     digits = 4 if row["metric"] in ("mrr@10", "recall@10", "f2@10", "rank") else 1
     digits = 2 if "ratio" in row["metric"] else digits
     if row["low"] is None:
