@@ -7,7 +7,6 @@ the stage before, so that a difference is found where it arises.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 import scipy.special
 import torch
 import yaml
+from tests.reports import class_of, classes
 
 from anmi.judging import preferences
 from anmi.pipelines.training.params import TrainingParams, merged_options
@@ -28,30 +28,9 @@ from anmi.training.losses.common import Facts
 
 pytestmark = pytest.mark.rare
 ROOT: Final = Path(__file__).parents[2]
-SHARED: Final = ROOT.parent / "shared"
-DATA: Final = Path(os.environ.get("ANMI_DATA", SHARED / "data"))
+DATA: Final = Path(os.environ.get("ANMI_DATA", ROOT.parent / "shared" / "data"))
 QUERIES: Final = 30
 SEED: Final = 42
-
-
-def published(document: str, *names: str) -> dict[str, Any]:
-    """Return classes of a specifying document, which is named by how its file begins."""
-    files = sorted((SHARED / "seeds").glob(f"{document}_*.txt"))
-    if not files:
-        pytest.skip(f"document {document} is not in {SHARED / 'seeds'}")
-    text = files[0].read_text(encoding="utf-8")
-    namespace: dict[str, Any] = {}
-    exec(
-        "import random\nfrom typing import *\nimport numpy as np\nimport torch\nfrom torch import nn\n"
-        "import torch.nn.functional as F\nfrom scipy.stats import norm\n"
-        "from rank_bm25 import BM25Okapi\n",
-        namespace,
-    )
-    for name in names:
-        code = re.search(rf"^class {name}\b.*?(?=^\S)", text, re.MULTILINE | re.DOTALL)
-        assert code is not None, name
-        exec(code.group(), namespace)
-    return namespace
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +113,7 @@ def nearest_by_bm25(bm25: Any, documents: dict[str, str], query: Query) -> list[
 
 
 def test_anmi_2_0_is_its_notebook(mine: Any, documents: dict[str, str], bm25: Any) -> None:
-    code = published("001", "SparseELOEstimator", "ELOGapSelector", "HybridLoss")
+    code = classes("001", "SparseELOEstimator", "ELOGapSelector")
     mined = mine("anmi_2_0_as_published", "elo.depth=50")
     estimator = code["SparseELOEstimator"](comparison_degree=4)
     selector = code["ELOGapSelector"]()
@@ -158,7 +137,7 @@ def test_anmi_2_0_is_its_notebook(mine: Any, documents: dict[str, str], bm25: An
 
 
 def test_anmi_2_1_is_its_integrated_system(mine: Any, documents: dict[str, str], bm25: Any) -> None:
-    code = published(
+    code = classes(
         "000",
         "CrossEncoderDenoiser",
         "PositiveRelativeSelector",
@@ -214,32 +193,14 @@ def test_a_recipe_as_published_has_the_loss_of_its_text(recipe: str) -> None:
     facts = Facts(positive_judged={"elo": elo[:, 0]}, judged={"elo": elo[:, 1:]})
     loss = ours(*similarity, weights.log(), facts).mean()
     if options.loss.kind == "hybrid":
-        theirs = published("001", "HybridLoss")["HybridLoss"]()
+        theirs = class_of("001", "HybridLoss")()
         theirs.elo_head.load_state_dict(ours.head.state_dict())
         expected, _ = theirs(query, positive, negatives, weights, elo)
     else:
-        theirs = published("000", "LearnableDebiasedLoss")["LearnableDebiasedLoss"]()
+        theirs = class_of("000", "LearnableDebiasedLoss")()
         expected = theirs(*similarity, weights)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
 
 
 def _unit(vectors: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.normalize(vectors, dim=-1)
-
-
-def test_the_miner_is_its_notebook(mine: Any, documents: dict[str, str], bm25: Any) -> None:
-    # As many are drawn as there are, so that chance has no part in it.
-    code = published("004", "HardNegativesMiner")
-    miner = code["HardNegativesMiner"](top_m=100, num_negatives=99)
-    miner.tokenize = lambda text: text.lower().split()
-    name = "bm25_random_as_published"
-    mined = mine(name, f"bm25.depth=100,recipes.{name}.negatives=99")
-    texts = list(documents.values())
-    for query in mined.queries:
-        passes, drawn = miner.mine_hard_negatives(
-            query.text, documents[query.positive], texts, bm25
-        )
-        assert (query.id in mined.rows.index) == passes
-        if passes:
-            expected = [list(documents)[place] for place in drawn]
-            assert sorted(mined.rows.loc[query.id].negative_ids) == sorted(expected)

@@ -1,6 +1,5 @@
 """The recipe of the BM25 notebook beside the notebook's own miner, which runs here as its text has it."""
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from rank_bm25 import BM25Okapi
+from tests.reports import class_of
 
 from anmi.candidates import PADDING, CandidateShards
 from anmi.pipelines.consistency.nodes import check_consistency
@@ -26,16 +26,8 @@ DEPTH = 60
 
 @pytest.fixture
 def miner() -> Any:
-    """The class of the notebook, cut out of its text; words are parted at white space, as without NLTK."""
-    files = list((ROOT.parent / "shared" / "seeds").glob("004_*.txt"))
-    if not files:
-        pytest.skip("the notebook does not stand beside the project")
-    text = files[0].read_text(encoding="utf-8")
-    code = text[text.index("class HardNegativesMiner:") : text.index('print("✓ HardNegativesM')]
-    names = {"BM25Okapi": BM25Okapi, "List": list, "Tuple": tuple, "np": np, "random": random}
-    names["tqdm"] = lambda documents, **_: documents
-    exec(code, names)
-    return names["HardNegativesMiner"](top_m=DEPTH, num_negatives=DEPTH)
+    """The class of the notebook; words are parted at white space, as without NLTK."""
+    return class_of("004", "HardNegativesMiner")(top_m=DEPTH, num_negatives=DEPTH)
 
 
 def test_it_takes_the_candidates_of_the_notebook_and_judges_each_pair_alike(miner: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.mined import mined
-from tests.training.reports import code_of
+from tests.reports import class_of
 
 from anmi.errors import AnmiError
 from anmi.training import curriculum, parts
@@ -120,7 +120,7 @@ def test_the_dev_metric_is_the_reward_of_the_arm_that_was_held(as_published):
         return list(zip(state["alpha"], state["beta"], strict=True))
 
     bandit, step = make(parts.BanditOptions(as_published=as_published)), 0
-    report = code_of("MultiArmedBanditCurriculum")() if as_published else None
+    report = class_of("000", "MultiArmedBanditCurriculum")() if as_published else None
     for validation in (0.9, 0.25, 0.5):
         arm, before = round(bandit.state.difficulty * 3), posteriors()
         for seen in (validation, None, None):
@@ -198,7 +198,7 @@ def test_as_published_it_is_the_code_of_the_report(signals, every, seed):
         window_steps=4, signals=signals, every=every, as_published=True
     )
     found = build_curriculum(options, 60, 1, negatives=7)
-    report = code_of("LearningProgressCurriculum")(4, signals or ["loss", "gradient"])
+    report = class_of("000", "LearningProgressCurriculum")(4, signals or ["loss", "gradient"])
     for step, (loss, norm) in enumerate(zip(losses, norms, strict=True), start=1):
         state = found.observe(step, loss, norm, dev.get(step))
         report.validation_history += [dev[step]] if step in dev else []

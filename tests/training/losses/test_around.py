@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.training.reports import code_of
+from tests.reports import class_of
 from torch import Tensor
 
 from anmi import seeds
@@ -250,7 +250,7 @@ def test_a_step_has_the_gumbel_top_of_the_chances(form: str) -> None:
 
 
 def test_by_rank_its_start_and_its_chances_are_those_of_the_report() -> None:
-    report, sampler = code_of("AdaptiveSimANS")(), LearnableSimAns("rank")
+    report, sampler = class_of("000", "AdaptiveSimANS")(), LearnableSimAns("rank")
     assert (sampler.a.item(), sampler.b.item()) == report.get_parameters()
     ranks = torch.arange(9.0)
     a, b = report.get_parameters()
