@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 import common
-from anmi.evaluation.significance import compare, holm
-from common import DATA, ROOT, STORE, about, fill, kedro, markdown, mean, save, table
+from anmi.evaluation.significance import compare, holm, interval
+from common import DATA, ROOT, STORE, about, fill, kedro, markdown, plain, save, table
 
 WORK: Final = common.WORK / "dnh"
 PAGE: Final = ROOT / "docs" / "results.md"
@@ -220,8 +220,8 @@ def measured(embed: Callable[..., Any], inputs: Inputs) -> tuple[pd.DataFrame, d
     columns = linking(run, labels, dict(zip(ids, graph.about.tolist(), strict=True)))
     reworded = queries.assign(text=queries.query_id.map(inputs.paraphrases)).dropna(subset="text")
     aucs = {}
-    for name, asked in (("", queries), ("_paraphrased", reworded)):
-        pairs = factuality_pairs(asked, labels, inputs.texts, inputs.variants, seed=1)
+    for name, part in (("", queries), ("_paraphrased", reworded)):
+        pairs = factuality_pairs(part, labels, inputs.texts, inputs.variants, seed=1)
         pairs = pairs[pairs.kind == "swap"].reset_index(drop=True)
         own, other = pair_similarities(pairs, embed)
         aucs[f"auc{name}"] = round(
@@ -280,12 +280,18 @@ def row(
     }
     for metric in METRICS:
         values = scores[arm][metric].dropna()
-        line[metric] = mean(values)
+        line[metric] = means(values)
         if arm != RANDOM and RANDOM in scores:
             both = pd.concat([values, scores[RANDOM][metric]], axis=1).dropna()
             test = compare(*both.to_numpy().T, seed=1)
             line[metric] |= {"over_random": round(test.difference, 4), "p": round(test.p_value, 5)}
     return line
+
+
+def means(values: pd.Series) -> dict[str, Any]:
+    """Return the mean of a metric over queries with its interval."""
+    ends = zip(("mean", "low", "high"), interval(values.to_numpy(), seed=1), strict=True)
+    return {name: plain(value, 4) for name, value in ends} | {"queries": len(values)}
 
 
 def spikes(each: dict[str, Any], window: int = 20) -> float:
@@ -333,7 +339,7 @@ def page_table(lines: list[dict[str, Any]]) -> str:
 
 def shown(metric: dict[str, Any]) -> str:
     """Return a mean, bold where it differs significantly from that of random negatives alone."""
-    text = f"{metric['ndcg_10']:.3f}"
+    text = f"{metric['mean']:.3f}"
     return f"**{text}**" if metric.get("p_holm", 1) < 0.05 else text
 
 
@@ -353,10 +359,15 @@ def main() -> None:
                     file = WORK / options.encoder / folder / "cells" / f"{name}-{seed}.json"
                     if not file.is_file():
                         file.parent.mkdir(parents=True, exist_ok=True)
-                        made = cell(arm, folder, options.encoder, int(seed), inputs)
-                        file.write_text(json.dumps(made), encoding="utf-8")
+                        result = cell(arm, folder, options.encoder, int(seed), inputs)
+                        file.write_text(json.dumps(result), encoding="utf-8")
                         print(
-                            folder, arm, seed, made["validation_loss"][-1], made["auc"], flush=True
+                            folder,
+                            arm,
+                            seed,
+                            result["validation_loss"][-1],
+                            result["auc"],
+                            flush=True,
                         )
                     cells.append(json.loads(file.read_text(encoding="utf-8")))
         logs = [

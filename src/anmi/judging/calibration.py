@@ -33,7 +33,7 @@ class Platt:
         return scipy.special.expit(self.slope * np.asarray(scores, np.float64) + self.intercept)
 
 
-def known(
+def scored_examples(
     scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0
 ) -> tuple[Float64s, Bools, Float64s]:
     """Return scores, labels and weights of the examples that have a score and a weight."""
@@ -74,7 +74,7 @@ def fit_platt(
     """
     from sklearn.linear_model import LogisticRegression
 
-    score, relevant, weight = known(scores, labels, weights)
+    score, relevant, weight = scored_examples(scores, labels, weights)
     centre = float(score.mean())
     spread = float(score.std()) or 1.0
     model = LogisticRegression(C=1e6).fit(
@@ -226,7 +226,7 @@ def threshold_for(
             f"max_false_negative_rate {max_false_negative_rate:g} is out of range; give a rate from"
             " 0 to below 1"
         )
-    probability, relevant, _ = known(probabilities, labels)
+    probability, relevant, _ = scored_examples(probabilities, labels)
     # Between two probabilities of positives the rate stands still, so the highest threshold is one
     # of them.
     values, count = np.unique(probability[relevant], return_counts=True)

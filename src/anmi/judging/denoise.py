@@ -19,7 +19,7 @@ from tqdm import tqdm
 from anmi import seeds
 from anmi.candidates import GRADE, MARKED, PADDING, Candidates, CandidateShards, widened
 from anmi.errors import AnmiError
-from anmi.judging.calibration import Platt, cross_fitted, known, reliability
+from anmi.judging.calibration import Platt, cross_fitted, reliability, scored_examples
 from anmi.judging.cross_encoder import (
     TRAINED,
     CrossEncoderJudge,
@@ -126,8 +126,8 @@ class Judge:
         self._check_folds(judged)
         evidence = np.concatenate([values for _, values in blocks])
         expected = float(np.mean(evidence)) if len(evidence) else DOUBTFUL
-        asked = np.hstack([judged.filled, judged.positives != PADDING])
-        row, slot = np.nonzero(asked)
+        is_judged = np.hstack([judged.filled, judged.positives != PADDING])
+        row, slot = np.nonzero(is_judged)
         width = judged.documents.shape[1]
         pairs = pd.DataFrame(
             {
@@ -150,8 +150,8 @@ class Judge:
         for model in larger:
             self._confirm(pairs, chance, model, shards)
         self._check_bars(chance[~pairs.label])
-        tables = np.full((2, *asked.shape), np.nan, np.float32)
-        tables[:, asked] = scores, chance
+        tables = np.full((2, *is_judged.shape), np.nan, np.float32)
+        tables[:, is_judged] = scores, chance
         sides = [
             dict(zip(("cross", "p_cross"), part, strict=True))
             for part in np.split(tables, [width], axis=2)
@@ -263,18 +263,19 @@ class Judge:
                     ]
                     scores[part] = judge.score(texts, self.store, bar)
         corrected = self.options.probability == "corrected"
-        chance, found = probabilities(scores, pairs.label, pairs.fold, expected, corrected)
-        made = {"folds": [judge.describe() for judge in judges], "judged_pairs": len(pairs)}
-        return scores, chance, made | found
+        chance, summary = probabilities(scores, pairs.label, pairs.fold, expected, corrected)
+        summary["folds"] = [judge.describe() for judge in judges]
+        summary["judged_pairs"] = len(pairs)
+        return scores, chance, summary
 
     def _confirm(
         self, pairs: pd.DataFrame, chance: Float64s, model: str, shards: CandidateShards
     ) -> None:
         """Let a larger model judge, in place, what reaches the lowest bar."""
         lowest = min((bar for _, bar in self.bars), default=0.5)
-        asked = chance >= lowest
-        candidates = chance[asked & ~pairs.label]
-        positives = int(asked.sum()) - len(candidates)
+        reaches = chance >= lowest
+        candidates = chance[reaches & ~pairs.label]
+        positives = int(reaches.sum()) - len(candidates)
         if positives < _LEAST or not len(candidates):
             self._warn(
                 f"{model} confirms nothing: {len(candidates):,} candidates and {positives:,}"
@@ -282,7 +283,7 @@ class Judge:
             )
             return
         judges = self._made(model, shards)
-        _, chance[asked], summary = self._judge(pairs[asked], judges, float(candidates.mean()))
+        _, chance[reaches], summary = self._judge(pairs[reaches], judges, float(candidates.mean()))
         self.summary.setdefault("confirmed", []).append(summary)
 
 
@@ -295,11 +296,10 @@ def probabilities(
 ) -> tuple[Float64s, dict[str, Any]]:
     """Return the chance of each judged document that it is relevant, and how it was found.
 
-    Corrected, it is that of an unlabelled candidate: the densities of the scores of relevant and
-    other documents differ by a logistic factor, and it and the share of relevant candidates are
-    those under which positives and candidates are the likeliest
-    (:func:`anmi.judging.prior.fit_contaminated`; the share is what EM ends at). Where the scores
-    hardly tell the two apart, the share is the expected one.
+    Corrected, it is the chance of an unlabelled candidate. A logistic function of the score and the
+    share of relevant candidates are fitted together, by the likelihood of positives and candidates
+    (:func:`anmi.judging.prior.fit_contaminated`; EM ends at the same share). If the scores hardly
+    tell relevant from other documents, the share stays the expected one.
 
     Parameters
     ----------
@@ -316,8 +316,8 @@ def probabilities(
     >>> relevant = np.append(np.ones(400), draw.random(6_000) < 0.2)
     >>> scores = 2 * draw.normal(size=6_400) + 5 * relevant - 6
     >>> labels = np.repeat([1, 0], [400, 6_000])
-    >>> chance, found = probabilities(scores, labels, np.arange(6_400) % 3, 0.05)
-    >>> round(float(chance[400:].mean()), 1), round(found["share"], 1)
+    >>> chance, summary = probabilities(scores, labels, np.arange(6_400) % 3, 0.05)
+    >>> round(float(chance[400:].mean()), 1), round(summary["share"], 1)
     (0.2, 0.2)
     """
     from sklearn.metrics import roc_auc_score
@@ -349,7 +349,7 @@ def _of_unlabelled(
     scores: NDArray[Any], labels: NDArray[Any], expected: float, fixed: bool
 ) -> Platt:
     """Fit the chance that an unlabelled document is relevant, at the expected share if fixed."""
-    score, labelled, weights = known(scores, labels)
+    score, labelled, weights = scored_examples(scores, labels)
     centre = float(score.mean())
     spread = float(score.std()) or 1.0
     # There is as much evidence as there are positives.

@@ -324,11 +324,11 @@ def over_steps(
         ]
     layout["xaxis"]["anchor"] = f"y{len(panels)}" if len(panels) > 1 else "y"
     stages = log.get("stage", log.get("tier", log["step"] * 0))
-    begun = log["step"][stages.diff().fillna(0) != 0].tolist()
+    stage_starts = log["step"][stages.diff().fillna(0) != 0].tolist()
     dotted = {"color": NEUTRAL, "width": 1.5, "dash": "dot"}
     border = {"type": "line", "y0": 0, "y1": 1, "yref": "paper", "line": dotted}
-    layout["shapes"] = [border | {"x0": at, "x1": at} for at in begun]
-    note += " Dotted: another stage of the curriculum begins." if begun else ""
+    layout["shapes"] = [border | {"x0": start, "x1": start} for start in stage_starts]
+    note += " Dotted: another stage of the curriculum begins." if stage_starts else ""
     return Figure(name, heading, note, traces, layout | {"showlegend": False})
 
 

@@ -159,8 +159,8 @@ def train_retriever(
         elif options.alpha is None and not has_dev:
             log.warning("No dev query chooses how much of the training is kept: all of it is")
         # A network takes minutes to encode what dev queries search.
-        is_asked = options.dev_every is not None or goes_by_dev(options.curriculum)
-        is_followed = has_dev and (is_static(untrained) or is_asked)
+        reads_dev = options.dev_every is not None or goes_by_dev(options.curriculum)
+        is_followed = has_dev and (is_static(untrained) or reads_dev)
         result = train(
             rows,
             encoder=untrained,
