@@ -90,6 +90,8 @@ FIELDS = {
     "p_holm",
     "queries",
     "steps",
+    "level",
+    "baseline",
 }
 
 

@@ -3,7 +3,7 @@
 A system is mined once for a collection and trained with each seed; what is there is not done again,
 so the script may be interrupted. From the repository's root:
 
-    python benchmarks/claims [methods|networks] … [--collections scifact,…] [--seeds 1,2,3]
+    python benchmarks/claims [methods|speed|networks] … [--collections scifact,…] [--seeds 1,2,3]
 
 Without a name it only makes the result and the table of docs/results.md from what is there; rows
 that were not measured are those of the last result, where the recipes have not changed.
@@ -29,6 +29,7 @@ from anmi.evaluation.significance import compare, holm
 from anmi.fingerprint import hash_value
 from anmi.selection.recipe import recipe_book
 from common import (
+    METRIC,
     ROOT,
     STORE,
     about,
@@ -115,15 +116,14 @@ SHARES: Final = [
 # The reports train on the row's own negatives and keep the last weights.
 MATRICES: Final = {
     "methods": (METHODS, "static", {"in_batch": "none", "alpha": 1}),
+    "speed": (SPEED, "static", {"in_batch": "none", "alpha": 1, "dev_every": 6}),
     "networks": (NETWORKS, "minilm", {}),
 }
 # The reports search documents, not passages.
 WHOLE: Final = "ingestion.passages=none"
 # Settings of mining that belong to a matrix; Elo without the cross-encoder, as in its notebook.
-MINING: Final = {
-    "methods": f"{WHOLE},encoder=static,elo.judges.bm25=1,elo.judges.dense=1",
-    "networks": f"{WHOLE},dense.max_length=128",
-}
+TABLE: Final = f"{WHOLE},encoder=static,elo.judges.bm25=1,elo.judges.dense=1"
+MINING: Final = {"methods": TABLE, "speed": TABLE, "networks": f"{WHOLE},dense.max_length=128"}
 # As many pairs as the notebook mines.
 TITLES: Final = "pairs:../shared/data/ko_pairs/ko_sae4k_phrase_utterance_001.jsonl"
 
@@ -232,6 +232,43 @@ class Mined:
         new = tables["new_documents"].document_id
         return scores.join(buckets(scores.index.tolist(), qrels, positives, new))
 
+    def simplest(self) -> pd.DataFrame:
+        """Return the metrics of what a user does first: BM25 and the packaged network, untrained, at equal weights.
+
+        Scores of a query are divided by their spread over the documents.
+        """
+        from anmi.corpus.texts import document_texts
+        from anmi.pipelines.params import DenseParams
+        from anmi.retrieval.bm25 import BM25Index
+        from anmi.retrieval.encoders import Encoder
+        from anmi.store import Store
+
+        output = self.folder / "simplest.parquet"
+        if output.is_file():
+            return pd.read_parquet(output)
+        names = ("corpus", "queries", "qrels", "new_documents")
+        tables = {name: table(self.folder, name) for name in names}
+        corpus = tables["corpus"]
+        queries = self.test_queries(tables)
+        network = Encoder(DenseParams().of("minilm"), STORE / "models", Store(STORE))
+        documents = network.encode(document_texts(corpus), "document")
+        vectors = network.encode(queries.text.tolist(), "query")
+        index = BM25Index.load(artifact(self.folder, "bm25_index"))
+        parts = []
+        for part, bm25 in index.scored(queries.text.tolist(), 0):
+            cosines = vectors[part] @ documents.T
+            scores = sum(each / each.std(axis=1, keepdims=True) for each in (bm25, cosines))
+            nearest = np.argsort(-scores, axis=1)[:, :100]
+            run = {
+                "query_id": np.repeat(queries.query_id.to_numpy()[part], nearest.shape[1]),
+                "document_id": corpus.document_id.to_numpy()[nearest.ravel()],
+                "score": np.take_along_axis(scores, nearest, axis=1).ravel(),
+            }
+            parts.append(pd.DataFrame(run))
+        result = self.metrics(queries, tables, pd.concat(parts))
+        result.to_parquet(output)
+        return result
+
     def share(self, least: int) -> tuple[float | None, int]:
         """Return the share of chosen negatives that are relevant in truth, in percent, and the queries that counted.
 
@@ -323,7 +360,8 @@ class Results:
         figures = {"measured": test.difference, "low": test.low, "high": test.high}
         row |= {name: round(scale * value, 5) for name, value in figures.items()}
         seeds = len(self.cells(collection, claim.system))
-        return row | {"p": round(test.p_value, 5), "seeds": seeds, "queries": len(both)}
+        levels = dict(zip(("level", "baseline"), both.mean().round(4).tolist(), strict=True))
+        return row | levels | {"p": round(test.p_value, 5), "seeds": seeds, "queries": len(both)}
 
     def speed(self, claim: Claim, collection: str) -> dict[str, Any]:
         """Return the steps to 95 % of the last dev metric, over those of what the claim compares with."""
@@ -343,6 +381,15 @@ class Results:
             return row
         seeds = len(self.cells(collection, claim.system))
         return row | {"measured": round(steps[0] / steps[1], 3), "steps": steps, "seeds": seeds}
+
+    def simplest(self, collection: str) -> dict[str, Any]:
+        """Return nDCG@10 of BM25 with the packaged network, untrained, on the same queries."""
+        claim = Claim("BM25 + network, untrained", "", "", "", METRIC)
+        row = row_of(claim, collection, "minilm", "all")
+        if not self.cells(collection, "bm25_top"):
+            return row
+        values = Mined(self.matrix, collection, "bm25_top").simplest()[METRIC]
+        return row | {"level": round(float(values.mean()), 4), "queries": len(values)}
 
     def share(self, claim: Claim, collection: str, least: int) -> dict[str, Any]:
         """Return the share of false negatives among the chosen, where the truth is known."""
@@ -369,7 +416,20 @@ def row_of(claim: Claim, collection: str, encoder: str, bucket: str) -> dict[str
         "bucket": bucket,
         "fingerprint": "-".join(prints),
         "claimed": claim.claimed,
-        **dict.fromkeys(("measured", "low", "high", "p", "p_holm", "seeds", "queries", "steps")),
+        **dict.fromkeys(
+            (
+                "measured",
+                "low",
+                "high",
+                "p",
+                "p_holm",
+                "seeds",
+                "queries",
+                "steps",
+                "level",
+                "baseline",
+            )
+        ),
     }
 
 
@@ -397,9 +457,11 @@ def rows() -> Iterator[dict[str, Any]]:
             for collection in COLLECTIONS:
                 for bucket in ("all", "unlabelled", "new"):
                     yield results.row(claim, collection, bucket)
+    for collection in COLLECTIONS:
+        yield methods.simplest(collection)
     for claim in SPEED:
         for collection in COLLECTIONS:
-            yield methods.speed(claim, collection)
+            yield Results("speed").speed(claim, collection)
     for claim in SHARES:
         for collection, least in (("api_docs", 1), ("kg_webnlg", 1), ("kg_webnlg", MANY)):
             yield methods.share(claim, collection, least)
@@ -438,7 +500,7 @@ def page_table(measured: list[dict[str, Any]]) -> str:
     """Return a table with a line for each claim and metric, and a cell for each collection."""
     by_claim: dict[tuple[str, str], dict[str, list[str]]] = {}
     for row in measured:
-        if row["bucket"] in ("unlabelled", "new"):
+        if row["bucket"] in ("unlabelled", "new") or not row["recipe"]:
             continue  # The result has them.
         over = f"`{row['recipe']}` over `{row['over']}`" if row["over"] else f"`{row['recipe']}`"
         key = (f"{row['claim']}: {over}", f"{row['claimed']} {row['metric'].replace(', %', ' %')}")
