@@ -127,9 +127,9 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
     return "".join([lines[0], "|---" * len(head) + "|\n", *lines[1:]])
 
 
-def mean(values: pd.Series) -> dict[str, Any]:
-    """Return the mean of a metric over queries with its interval."""
-    found = zip(("ndcg_10", "low", "high"), interval(values.to_numpy(), seed=1), strict=True)
+def mean(values: pd.Series, name: str = "ndcg_10") -> dict[str, Any]:
+    """Return the mean of a metric over queries, by its name, with its interval."""
+    found = zip((name, "low", "high"), interval(values.to_numpy(), seed=1), strict=True)
     return {name: plain(value, 4) for name, value in found} | {"queries": len(values)}
 
 

@@ -11,6 +11,7 @@ whether a false variant of a document looks like the document, also to queries i
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -18,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 import common
-from anmi.evaluation.significance import compare, holm, interval
-from common import DATA, ROOT, STORE, about, fill, kedro, markdown, plain, save, table
+from anmi.evaluation.significance import compare, holm
+from common import DATA, ROOT, STORE, about, fill, kedro, markdown, mean, save, table
 
 WORK: Final = common.WORK / "dnh"
 PAGE: Final = ROOT / "docs" / "results.md"
@@ -49,12 +50,7 @@ ARMS: Final = {
     "all, triggered by violations": Arm(FINAL_MIX, "triggered"),
     "all, triggered by dev": Arm(FINAL_MIX, {"triggered": {"measure": "validation"}}),
 }
-METRICS: Final = {
-    "accuracy": "entity, accuracy",
-    "mrr_10": "entity, MRR@10",
-    "paired": "own document above its false variants",
-    "paired_paraphrased": "the same, queries in other words",
-}
+METRICS: Final = ("accuracy", "mrr_10", "paired", "paired_paraphrased")
 
 
 class Inputs:
@@ -224,9 +220,8 @@ def measured(embed: Callable[..., Any], inputs: Inputs) -> tuple[pd.DataFrame, d
         pairs = factuality_pairs(part, labels, inputs.texts, inputs.variants, seed=1)
         pairs = pairs[pairs.kind == "swap"].reset_index(drop=True)
         own, other = pair_similarities(pairs, embed)
-        aucs[f"auc{name}"] = round(
-            float(factuality(pairs, own, other, seed=1).loc["all", "auc"]), 4
-        )
+        auc = factuality(pairs, own, other, seed=1).auc.to_numpy(float)[0]
+        aucs[f"auc{name}"] = round(float(auc), 4)
         won = pd.Series((own > other) + 0.5 * (own == other)).groupby(pairs.query_id).mean()
         columns = columns.join(won.rename(f"paired{name}"), how="outer")
     columns.index.name = "query_id"
@@ -235,17 +230,19 @@ def measured(embed: Callable[..., Any], inputs: Inputs) -> tuple[pd.DataFrame, d
 
 def rows(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each language and arm: means over seeds, and tests against random alone."""
+    groups = defaultdict(list)
+    for each in cells:
+        groups[each["folder"], each["arm"]].append(each)
     result = []
     for folder in LANGUAGES.values():
-        arms = [name for name in ARMS if any(_is(each, folder, name) for each in cells)]
-        by_arm = {name: [each for each in cells if _is(each, folder, name)] for name in arms}
+        by_arm = {name: groups[folder, name] for name in ARMS if (folder, name) in groups}
         scores = {
             name: pd.concat(pd.DataFrame(each["queries"]) for each in group)
             .groupby("query_id")
             .mean()
             for name, group in by_arm.items()
         }
-        part = [row(folder, name, by_arm[name], scores) for name in arms]
+        part = [row(folder, name, group, scores) for name, group in by_arm.items()]
         for metric in METRICS:
             tested = [each[metric] for each in part if "p" in each[metric]]
             for test, p_holm in zip(tested, holm([test["p"] for test in tested]), strict=True):
@@ -254,44 +251,23 @@ def rows(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return result
 
 
-def _is(each: dict[str, Any], folder: str, arm: str) -> bool:
-    return each["folder"] == folder and each["arm"] == arm
-
-
 def row(
     folder: str, arm: str, group: list[dict[str, Any]], scores: dict[str, pd.DataFrame]
 ) -> dict[str, Any]:
     """Return what an arm measured in a language."""
-    losses = np.mean([each["validation_loss"] for each in group], axis=0)
-    dev = np.mean([each["dev_ndcg_10"] for each in group], axis=0)
-    steps = group[0]["steps"]
-    line: dict[str, Any] = {
-        "collection": f"kg_webnlg/{folder}",
-        "arm": arm,
-        "encoder": group[0]["encoder"],
-        "seeds": len(group),
-        "seconds": round(float(np.mean([each["seconds"] for each in group])), 1),
-        "steps": steps,
-        "validation_loss": losses.round(4).tolist(),
-        "dev_ndcg_10": dev.round(4).tolist(),
-        "spikes": round(float(np.mean([spikes(each) for each in group])), 2),
-        "auc": round(float(np.mean([each["auc"] for each in group])), 4),
-        "auc_paraphrased": round(float(np.mean([each["auc_paraphrased"] for each in group])), 4),
-    }
+    line: dict[str, Any] = {"collection": f"kg_webnlg/{folder}", "arm": arm, "seeds": len(group)}
+    line |= {name: group[0][name] for name in ("encoder", "steps")}
+    for name in ("seconds", "validation_loss", "dev_ndcg_10", "auc", "auc_paraphrased"):
+        line[name] = np.mean([each[name] for each in group], axis=0).round(4).tolist()
+    line["spikes"] = round(float(np.mean([spikes(each) for each in group])), 2)
     for metric in METRICS:
         values = scores[arm][metric].dropna()
-        line[metric] = means(values)
+        line[metric] = mean(values, "mean")
         if arm != RANDOM and RANDOM in scores:
             both = pd.concat([values, scores[RANDOM][metric]], axis=1).dropna()
             test = compare(*both.to_numpy().T, seed=1)
             line[metric] |= {"over_random": round(test.difference, 4), "p": round(test.p_value, 5)}
     return line
-
-
-def means(values: pd.Series) -> dict[str, Any]:
-    """Return the mean of a metric over queries with its interval."""
-    ends = zip(("mean", "low", "high"), interval(values.to_numpy(), seed=1), strict=True)
-    return {name: plain(value, 4) for name, value in ends} | {"queries": len(values)}
 
 
 def spikes(each: dict[str, Any], window: int = 20) -> float:
@@ -323,17 +299,14 @@ def page_table(lines: list[dict[str, Any]]) -> str:
     for line in spanish:
         curve = zip(line["steps"], line["validation_loss"], strict=True)
         steps = next((step for step, loss in curve if loss <= last), None)
-        table_rows.append(
-            [
-                line["arm"],
-                f"{line['validation_loss'][1]:.2f}; {line['validation_loss'][-1]:.2f}",
-                "–" if steps is None else str(steps),
-                f"{shown(line['accuracy'])}; {shown(line['mrr_10'])}",
-                f"{line['auc']:.3f}; {line['auc_paraphrased']:.3f}",
-                f"{shown(line['paired'])}; {shown(line['paired_paraphrased'])}",
-                "–" if line["spikes"] == 1.0 else f"{line['spikes']:.1f}",
-            ]
-        )
+        accuracy, mrr, paired, reworded = (shown(line[metric]) for metric in METRICS)
+        cells = [
+            line["arm"],
+            f"{line['validation_loss'][1]:.2f}; {line['validation_loss'][-1]:.2f}",
+        ]
+        cells += ["–" if steps is None else str(steps), f"{accuracy}; {mrr}"]
+        cells += [f"{line['auc']:.3f}; {line['auc_paraphrased']:.3f}", f"{paired}; {reworded}"]
+        table_rows.append([*cells, "–" if line["spikes"] == 1 else f"{line['spikes']:.1f}"])
     return markdown(head, table_rows)
 
 

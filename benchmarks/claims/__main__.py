@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
+import yaml
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -28,19 +29,7 @@ import common
 from anmi.evaluation.significance import compare, holm
 from anmi.fingerprint import hash_value
 from anmi.selection.recipe import recipe_book
-from common import (
-    METRIC,
-    ROOT,
-    STORE,
-    about,
-    artifact,
-    fill,
-    kedro,
-    load,
-    markdown,
-    save,
-    table,
-)
+from common import METRIC, ROOT, STORE, about, artifact, fill, kedro, markdown, table
 
 WORK: Final = common.WORK / "claims"
 PAGE: Final = ROOT / "docs" / "results.md"
@@ -65,59 +54,17 @@ class Claim(NamedTuple):
     metric: str = "ndcg@10, %"
 
 
-METHODS: Final = [
-    Claim("Denoising (2.1, method 1)", "bm25_denoised", "bm25_top", "+12 to +18"),
-    Claim(
-        "A threshold relative to the positive (2.1, method 2)",
-        "relative_threshold",
-        "fixed_threshold",
-        "+3 to +5",
-    ),
-    Claim("Debiased loss (2.1, method 3)", "debiased", "plain", "+4 to +6"),
-    Claim("Weights of a mixture (2.1, method 4)", "mixture", "hard_threshold", "+2 to +4"),
-    Claim("SimANS (2.1, method 5)", "by_rank", "uniform", "+2 to +3"),
-    Claim("Adaptive curriculum (2.1, method 6)", "adaptive_schedule", "fixed_schedule", "+5 to +8"),
-    Claim("Learnable temperature (2.1, method 7)", "learned_temperature", "plain", "+1 to +2"),
-    Claim("2.1 over 2.0, in our form", "anmi_2_1", "anmi_2_0", "+10 to +18"),
-]
-SPEED: Final = [
-    Claim("SimANS learns faster", "by_rank", "uniform", "0.67 to 0.77", "steps to 95 %, ratio"),
-    Claim(
-        "Adaptive curriculum learns faster",
-        "adaptive_schedule",
-        "fixed_schedule",
-        "0.5 to 0.67",
-        "steps to 95 %, ratio",
-    ),
-]
-NETWORKS: Final = [
-    Claim(
-        "2.1 over 2.0, as published", "anmi_2_1_as_published", "anmi_2_0_as_published", "+10 to +18"
-    ),
-    Claim(
-        "2.0 over the encoder before training, as published",
-        "anmi_2_0_as_published",
-        ZERO_SHOT,
-        "better",
-    ),
-    Claim("HANS as published", "hans_as_published", "dpr", "-0.0032", "mrr@10"),
-    Claim("HANS as published", "hans_as_published", "dpr", "+0.0020", "recall@10"),
-    Claim("HANS as published", "hans_as_published", "dpr", "+0.0007", "f2@10"),
-    Claim("HANS as published", "hans_as_published", "dpr", "-0.02", "rank"),
-]
-SHARES: Final = [
-    Claim("Relevant ones among BM25's best", "bm25_top", "", "70", "false negatives, %"),
-    Claim("The same, denoised", "bm25_denoised", "", "15 to 20", "false negatives, %"),
-    Claim("The same, fixed threshold", "fixed_threshold", "", "20 to 25", "false negatives, %"),
-    Claim(
-        "The same, relative threshold", "relative_threshold", "", "15 to 18", "false negatives, %"
-    ),
-]
+CLAIMS: Final = {
+    name: [Claim(*claim) for claim in claims]
+    for name, claims in yaml.safe_load(
+        Path(__file__).with_name("claims.yml").read_text(encoding="utf-8")
+    ).items()
+}
 # The reports train on the row's own negatives and keep the last weights.
 MATRICES: Final = {
-    "methods": (METHODS, "static", {"in_batch": "none", "alpha": 1}),
-    "speed": (SPEED, "static", {"in_batch": "none", "alpha": 1, "dev_every": 6}),
-    "networks": (NETWORKS, "minilm", {}),
+    "methods": ("static", {"in_batch": "none", "alpha": 1}),
+    "speed": ("static", {"in_batch": "none", "alpha": 1, "dev_every": 6}),
+    "networks": ("minilm", {}),
 }
 # The reports search documents, not passages.
 WHOLE: Final = "ingestion.passages=none"
@@ -143,7 +90,7 @@ class Mined:
     """A system's training rows on a collection, and all that training and evaluation read."""
 
     def __init__(self, matrix: str, collection: str, system: str) -> None:
-        _, self.encoder, self.options = MATRICES[matrix]
+        self.encoder, self.options = MATRICES[matrix]
         self.system = system
         self.folder = WORK / matrix / collection / system
         print_file = self.folder / "fingerprint.txt"
@@ -195,16 +142,16 @@ class Mined:
             store=store,
         )
         corpus = tables["corpus"]
-        asked = self.test_queries(tables)
+        queries = self.test_queries(tables)
         parts = []
         for kind, settings in (
             ("trained", dense.as_saved(str(trained["trained_model"]))),
             (ZERO_SHOT, dense.of(place_of(encoder, corpus_encoder))),
         ):
             opened = Encoder(settings, STORE / "models", store)
-            run = ranked(opened, asked, tables["qrels"], corpus, 100)
-            ranks = first_ranks(opened, asked, tables["qrels"], corpus)
-            parts.append(self.metrics(asked, tables, run).assign(system=kind, rank=ranks))
+            run = ranked(opened, queries, tables["qrels"], corpus, 100)
+            ranks = first_ranks(opened, queries, tables["qrels"], corpus)
+            parts.append(self.metrics(queries, tables, run).assign(system=kind, rank=ranks))
         log = trained["training_log"]
         dev = log[log["dev_ndcg@10"].notna()]
         speed = {"step": dev.step.tolist(), "dev": dev["dev_ndcg@10"].tolist()}
@@ -217,14 +164,14 @@ class Mined:
         return queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
 
     def metrics(
-        self, asked: pd.DataFrame, tables: dict[str, pd.DataFrame], run: pd.DataFrame
+        self, test_queries: pd.DataFrame, tables: dict[str, pd.DataFrame], run: pd.DataFrame
     ) -> pd.DataFrame:
         """Return the metrics of each query, by completed judgments where more is known, and its bucket."""
         from anmi.evaluation.generalisation import buckets, trained_positives
         from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
 
         queries, qrels = tables["queries"], tables["qrels"]
-        truth = qrels[qrels.query_id.isin(asked.query_id)]
+        truth = qrels[qrels.query_id.isin(test_queries.query_id)]
         equivalents = table(self.folder, "equivalents")
         judged = completed_judgments(truth, equivalents) if len(equivalents) else truth
         scores = evaluate(of_documents(judged, tables["corpus"]), run, (10,))
@@ -291,21 +238,21 @@ class Mined:
 
 
 def first_ranks(
-    encoder: Any, asked: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame
+    encoder: Any, queries: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame
 ) -> pd.Series:
     """Return the rank of each query's first labelled document in the whole corpus, from 1."""
     from anmi.corpus.texts import document_texts
 
     documents = encoder.encode(document_texts(corpus), "document")
-    queries = encoder.encode(asked.text.tolist(), "query")
-    place = pd.Index(corpus.document_id)
-    labelled = qrels[qrels.relevance > 0].groupby("query_id").document_id.agg(list)
-    ranks = {}
-    for query_id, vector in zip(asked.query_id, queries, strict=True):
-        scores = documents @ vector
-        own = place.get_indexer(pd.Index(labelled[query_id]))
-        ranks[query_id] = 1 + int((scores > scores[own].max()).sum())
-    return pd.Series(ranks)
+    scores = encoder.encode(queries.text.tolist(), "query") @ documents.T
+    is_labelled = np.zeros(scores.shape, bool)
+    labelled = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id)]
+    row = pd.Index(queries.query_id).get_indexer(pd.Index(labelled.query_id))
+    is_labelled[row, pd.Index(corpus.document_id).get_indexer(pd.Index(labelled.document_id))] = (
+        True
+    )
+    best = np.where(is_labelled, scores, -np.inf).max(axis=1, keepdims=True)
+    return pd.Series(1 + (scores > best).sum(axis=1), queries.query_id)
 
 
 def fingerprint(system: str) -> str:
@@ -322,7 +269,7 @@ class Results:
 
     def __init__(self, matrix: str) -> None:
         self.matrix = matrix
-        self.encoder = MATRICES[matrix][1]
+        self.encoder = MATRICES[matrix][0]
 
     def cells(self, collection: str, system: str) -> list[Path]:
         """Return the files of a system's seeds; none where its recipe has changed since."""
@@ -366,21 +313,25 @@ class Results:
     def speed(self, claim: Claim, collection: str) -> dict[str, Any]:
         """Return the steps to 95 % of the last dev metric, over those of what the claim compares with."""
         row = row_of(claim, collection, self.encoder, "dev")
-        steps = []
-        for system in (claim.system, claim.over):
-            files = self.cells(collection, system)
-            curves = [json.loads(file.with_suffix(".json").read_text()) for file in files]
-            reached = [
-                next(step for step, dev in zip(*curve.values(), strict=True) if dev >= level)
-                for curve in curves
-                if curve["dev"]
-                for level in [0.95 * curve["dev"][-1]]
-            ]
-            steps.append(float(np.mean(reached)) if reached else None)
-        if None in steps:
+        steps = [self.steps(collection, system) for system in (claim.system, claim.over)]
+        if not all(steps):
             return row
-        seeds = len(self.cells(collection, claim.system))
-        return row | {"measured": round(steps[0] / steps[1], 3), "steps": steps, "seeds": seeds}
+        ours, theirs = (float(np.mean(each)) for each in steps)
+        return row | {"measured": round(ours / theirs, 3), "steps": steps, "seeds": len(steps[0])}
+
+    def steps(self, collection: str, system: str) -> list[int]:
+        """Return the steps to 95 % of the last dev metric, by seed."""
+        curves = [
+            json.loads(x.with_suffix(".json").read_text()) for x in self.cells(collection, system)
+        ]
+        return [
+            next(
+                step
+                for step, dev in zip(*curve.values(), strict=True)
+                if dev >= 0.95 * curve["dev"][-1]
+            )
+            for curve in curves
+        ]
 
     def simplest(self, collection: str) -> dict[str, Any]:
         """Return nDCG@10 of BM25 with the packaged network, untrained, on the same queries."""
@@ -452,17 +403,17 @@ def titles() -> dict[str, Any]:
 def rows() -> Iterator[dict[str, Any]]:
     """Yield a row for every claim, collection and bucket."""
     methods = Results("methods")
-    for results, claims in ((Results("networks"), NETWORKS), (methods, METHODS)):
-        for claim in claims:
+    for results in (Results("networks"), methods):
+        for claim in CLAIMS[results.matrix]:
             for collection in COLLECTIONS:
                 for bucket in ("all", "unlabelled", "new"):
                     yield results.row(claim, collection, bucket)
     for collection in COLLECTIONS:
         yield methods.simplest(collection)
-    for claim in SPEED:
+    for claim in CLAIMS["speed"]:
         for collection in COLLECTIONS:
             yield Results("speed").speed(claim, collection)
-    for claim in SHARES:
+    for claim in CLAIMS["shares"]:
         for collection, least in (("api_docs", 1), ("kg_webnlg", 1), ("kg_webnlg", MANY)):
             yield methods.share(claim, collection, least)
     yield titles()
@@ -478,21 +429,23 @@ def main() -> None:
     for matrix in options.matrices:
         for collection in options.collections.split(","):
             for system in (
-                options.systems.split(",") if options.systems else systems(MATRICES[matrix][0])
+                options.systems.split(",") if options.systems else systems(CLAIMS[matrix])
             ):
                 mined = Mined(matrix, collection, system)
                 for seed in options.seeds.split(","):
                     mined.train(int(seed))
                     print(matrix, collection, system, seed, common.now(), flush=True)
     key_of = itemgetter("claim", "metric", "collection", "encoder", "bucket", "fingerprint")
-    before = {key_of(row): row for row in load("claims")["rows"] if row["measured"] is not None}
+    before = {
+        key_of(row): row for row in common.load("claims")["rows"] if row["measured"] is not None
+    }
     measured = [
         row if row["measured"] is not None else row | before.get(key_of(row), {}) for row in rows()
     ]
     tested = [row for row in measured if row["p"] is not None and row["bucket"] == "all"]
     for row, p_holm in zip(tested, holm([row["p"] for row in tested]).tolist(), strict=True):
         row["p_holm"] = round(p_holm, 5)
-    save("claims", {**about(), "rows": measured})
+    common.save("claims", {**about(), "rows": measured})
     fill(PAGE, "claims", page_table(measured))
 
 
