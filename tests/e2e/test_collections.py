@@ -33,23 +33,23 @@ def mine(new_place: Any, in_process: Any, tmp_path: Path) -> Any:
     return run
 
 
-def check(lines: list[dict[str, Any]], language: str) -> None:
+def check(lines: list[dict[str, Any]], language: str, most: int = 7) -> None:
     assert lines
     for line in lines:
         assert line.keys() == PAIR_KEYS
         assert line["query"].strip()
         assert line["positive_doc"].strip()
-        assert len(line["hard_negatives"]) == len(set(line["hard_negatives"])) <= 7
+        assert len(line["hard_negatives"]) == len(set(line["hard_negatives"])) <= most
         assert line["positive_doc"] not in line["hard_negatives"]
         assert line["language"] == language
         assert line["query_type"]
         assert line["doc_type"]
-    assert sum(len(line["hard_negatives"]) == 7 for line in lines) > 0.9 * len(lines)
+    assert sum(len(line["hard_negatives"]) >= 7 for line in lines) > 0.9 * len(lines)
 
 
 @pytest.mark.rare
 def test_scifact(scifact: Any) -> None:
-    check(scifact.exported(), "en")
+    check(scifact.exported(), "en", most=50)
     info = scifact.json("ingestion", "collection_info.json")
     assert info["documents"] == 5183
     assert info["queries"]["test"] == 300
