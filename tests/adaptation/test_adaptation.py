@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 from tests.judging.conftest import Server, completion
+from tests.training.resuming import static
 
 from anmi.adaptation import kinds
 from anmi.adaptation.kinds import (
@@ -37,9 +39,12 @@ from anmi.adaptation.make import (
     reasons,
 )
 from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.round_trip import RoundTrip
 from anmi.adaptation.written import Writer, queries_in
+from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.judging.endpoint import Endpoint, EndpointOptions
+from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.terms import Terms
 from anmi.retrieval.tokenize import tokenizer
 from anmi.store import Store
@@ -606,3 +611,57 @@ def test_splits_with_labels_stay_as_they_are() -> None:
     nothing = pd.DataFrame({"document_id": ["c"], "split": "test"})
     corpus, queries, qrels = with_pseudo_tests(nothing, QUERIES, QRELS, nothing, [])
     assert corpus is nothing and queries is QUERIES and qrels is QRELS
+
+
+def test_the_round_trip_finds_the_rest_of_the_document_among_all_others() -> None:
+    draws = np.random.default_rng(0)
+    words = [[f"w{n}" for n in draws.integers(0, 40, 12)] for _ in range(60)]
+    texts = [f"{' '.join(line[:6])}. {' '.join(line[6:])}." for line in words]
+    table = corpus(texts, titles=["w1 w2 w3"] * 60)
+    table = table.assign(copy_of=["d0", "d1", "d1", *table.document_id[3:]])
+    encoder = Encoder.of(static())
+    terms = Terms.cut(document_texts(table), "en")
+    new = {"d7": "test", "d8": "dev"}
+    rank = RoundTrip(table, terms, encoder, new)
+    kinds = ("cloze", "keyphrase", "crop")
+    options = ANYTHING.model_copy(update={"least_letters": 0.0})
+    asks = {"new": new, "terms": terms, "rank": rank, "copies": frozenset(["d2"])}
+    made = made_of(table, kinds, filters=options, **asks).kept
+    is_trained_on = made.split == "train"
+    trained = made[is_trained_on]
+    ranks = rank(trained)
+
+    # BM25 and cosines over all documents, one after the other.
+    counts = [Counter(words) for words in terms.tokenize(document_texts(table))]
+    mean = np.mean([sum(count.values()) for count in counts])
+    vectors = encoder.encode(document_texts(table), "document")
+    spread = np.mean([np.std(vectors @ vector) for vector in vectors])
+
+    def bm25(query: list[str], count: Counter[str]) -> float:
+        holding = {word: sum(word in each for each in counts) for word in query}
+        idf = {word: np.log1p((60.5 - df) / (df + 0.5)) for word, df in holding.items()}
+        scale = 0.9 * (0.6 + 0.4 * sum(count.values()) / mean)
+        return sum(idf[word] * count[word] / (count[word] + scale) for word in query)
+
+    for row, rank_of_row in zip(trained.itertuples(), ranks.tolist(), strict=True):
+        query, positive = terms.tokenize([row.text, row.positive_text])
+        query_vector = encoder.encode([row.text], "query")[0]
+        lexical = np.array([bm25(query, count) for count in counts])
+        total = lexical / lexical.std() + vectors @ query_vector / spread
+        own = bm25(query, Counter(positive)) / lexical.std()
+        own += encoder.encode([row.positive_text], "document")[0] @ query_vector / spread
+        is_rival = ~table.document_id.isin([row.document_id, "d2", *new]).to_numpy()
+        expected = 1 + int((total[is_rival] > own + 1e-4).sum())
+        at_most = 1 + int((total[is_rival] > own - 1e-4).sum())
+        assert expected <= rank_of_row <= at_most
+
+    for k in (1, 5, 30, 100):
+        limited = options.model_copy(update={"round_trip": k})
+        some = made_of(table, kinds, filters=limited, **asks)
+        stays = {*trained.query_id[ranks <= k], *made.query_id[~is_trained_on]}
+        assert {*some.kept.query_id} == stays
+        dropped = sum(
+            kind["dropped"].get("not_found", 0) for kind in some.summary["kinds"].values()
+        )
+        assert dropped == (some.dropped.reason == "not_found").sum() == (ranks > k).sum()
+    assert 5 < ranks.max() <= 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from string import ascii_letters
@@ -19,11 +19,13 @@ from anmi.adaptation.kinds import KINDS, Document, Material, QuestionOptions
 from anmi.adaptation.written import Writer
 from anmi.corpus.sentences import UNSPACED, count_words
 from anmi.corpus.texts import column, normalised
-from anmi.ragged import Bools
+from anmi.ragged import Bools, Int32s
 from anmi.retrieval.terms import Terms
 from anmi.seeds import choose
 
 KEPT: Final = ""
+# From ``text, document_id, positive_text`` to the ranks of the documents.
+Rank = Callable[[pd.DataFrame], Int32s]
 # A title or heading of one word is a query that people type; a sentence or a run of words of one is
 # none.
 _LETTERS: Final = ascii_letters.encode()
@@ -41,6 +43,7 @@ class FilterOptions(BaseModel):
     least_positive_words: int = Field(3, ge=1)
     most_documents: int = Field(2, ge=1)
     least_letters: float = Field(0.5, ge=0, le=1)
+    round_trip: int | None = Field(None, ge=1, le=100)
 
 
 def reasons(
@@ -48,19 +51,23 @@ def reasons(
     copies: frozenset[str],
     options: FilterOptions,
     held_out: frozenset[str] = frozenset(),
+    rank: Rank | None = None,
 ) -> pd.Series[str]:
     """Return why each pseudo-query is dropped, empty where it is kept.
 
     Parameters
     ----------
     made
-        ``text, document_id, positive_text, kind``.
+        ``text, document_id, positive_text, kind, split``.
     copies
         Documents with the text of another one before them: one of a group is enough.
     options
         Bounds.
     held_out
         Normalised texts of dev and test queries.
+    rank
+        See :class:`anmi.adaptation.round_trip.RoundTrip`; unused where the options ask for no round
+        trip.
 
     Returns
     -------
@@ -69,6 +76,8 @@ def reasons(
         of a document of that text there are pseudo-queries already. ``too_short``, ``too_long``:
         the query. ``little_left``: the document without it. ``code_or_table``: too few letters.
         ``boilerplate``: several documents ask it. ``repeats``: the document still says it.
+        ``not_found``: a search does not find the document; in training only, since measuring what
+        is found already would say nothing.
     """
     forms = [normalised(text) for text in made.text]
     words = np.array([count_words(text) for text in made.text])
@@ -97,7 +106,12 @@ def reasons(
     }
     names = np.array([*found, KEPT], dtype=object)
     first = np.argmax(np.array([*found.values(), np.ones(len(made), bool)]), axis=0)
-    return pd.Series(names[first], index=made.index)
+    why = pd.Series(names[first], index=made.index)
+    if rank is not None and options.round_trip is not None:
+        in_training = made[(why == KEPT) & (made.split == "train")]
+        is_late = rank(in_training) > options.round_trip
+        why[in_training.index[is_late]] = "not_found"
+    return why
 
 
 def _repeats(text: str, form: str) -> bool:
@@ -188,6 +202,7 @@ def make_pseudo_queries(
     filters: FilterOptions | None = None,
     question: QuestionOptions | None = None,
     writer: Writer | None = None,
+    rank: Rank | None = None,
     show_progress: bool = True,
 ) -> PseudoQueries:
     """Let the documents of a corpus ask for themselves.
@@ -211,7 +226,7 @@ def make_pseudo_queries(
     new
         By document id the split, ``dev`` or ``test``, of documents that training must not see; the
         others are for it.
-    copies, held_out
+    copies, held_out, rank
         See :func:`anmi.adaptation.make.reasons`.
     filters
         What is dropped; the defaults where None.
@@ -263,7 +278,7 @@ def make_pseudo_queries(
     # As Python's own strings for now: to make others of texts that are dropped takes longer than
     # finding out which.
     made = pd.DataFrame(columns_of, dtype=object)
-    why = reasons(made, copies, filters or FilterOptions(), held_out)
+    why = reasons(made, copies, filters or FilterOptions(), held_out, rank)
     dropped = _texts(made.assign(reason=why)[why != KEPT], DROPPED)
     kept = _texts(made.assign(weight=1.0)[why == KEPT], COLUMNS)
     counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,8 @@ from anmi.adaptation.kinds import KINDS
 from anmi.adaptation.make import make_pseudo_queries
 from anmi.corpus.texts import normalised
 from anmi.errors import AnmiError, nearest
-from anmi.pipelines.params import AdaptationParams
+from anmi.pipelines.params import AdaptationParams, DenseParams
+from anmi.retrieval.encoders import Encoder, place_of
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
@@ -49,11 +51,14 @@ def ask_corpus(
     related_documents: pd.DataFrame,
     new_documents: pd.DataFrame,
     terms: Terms,
+    corpus_encoder: Path,
+    encoder: str,
     info: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
     options: dict[str, Any],
     params: AdaptationParams,
+    dense: DenseParams,
     seed: int,
     store: Store,
 ) -> dict[str, Any]:
@@ -80,6 +85,14 @@ def ask_corpus(
             "queries": params.views,
         }
         writer = Writer(Endpoint(params.llm).ask, store, model, **how)
+    rank = None
+    if kinds and params.filters.round_trip is not None:
+        from anmi.adaptation.round_trip import RoundTrip
+
+        place = place_of(encoder, corpus_encoder)
+        settings = recipes.get(recipe).settings("dense", dense).of(place)
+        start = Encoder(settings, store.path / "models", store)
+        rank = RoundTrip(corpus, terms, start, new_documents.document_id)
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
     held_out = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
     made = make_pseudo_queries(
@@ -96,6 +109,7 @@ def ask_corpus(
         filters=params.filters,
         question=params.question,
         writer=writer,
+        rank=rank,
     )
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
