@@ -288,6 +288,20 @@ def test_batches_are_of_one_kind_and_an_epoch_has_every_row_once(counts, size, s
     assert made == list(again)
 
 
+def test_mixed_batches_have_all_kinds_and_no_form_of_a_document_is_its_negative():
+    forms = table().assign(positive_text=lambda made: made.query_id)
+    rows = PseudoRows(forms, ("title", "cloze"), RelatedDocuments.unrelated(len(IDS)), IDS)
+    options = TrainingOptions(pseudo_queries={"mixed": True, "batch_size": 22})
+    (batch,) = list(OneKindBatches.of(0, rows, options, seed=1))
+    assert sorted(batch) == list(range(22))
+    mixed = rows.rows(np.array(batch), 0)
+    made = assemble(mixed, "all")
+    # A document has two forms, without its title and without a sentence.
+    assert len(made.texts) == 22
+    for row, weights in zip(mixed, made.weights, strict=True):
+        assert weights.tolist() == [float(name != row.positive_id) for name in made.ids]
+
+
 OPTIONS = {
     "epochs": 3,
     "batch_size": 4,

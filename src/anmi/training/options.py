@@ -35,6 +35,12 @@ class PseudoQueryOptions(Params):
     batch_size: int = Field(
         64, ge=2, description="Pseudo-queries of a step, without other negatives."
     )
+    mixed: bool = Field(
+        False,
+        description=(
+            "All kinds in a batch (arXiv 2505.19274). False: one, since looks tell kinds apart."
+        ),
+    )
 
 
 class SparsityOptions(Params):

@@ -588,8 +588,8 @@ class WithPseudoQueries(NegativeSampler):
 class OneKindBatches(BatchSampler):
     """Batches of rows of one group, in an order drawn anew for every epoch.
 
-    A batch of several kinds would be easy: what a pseudo-query and its document look like tells the
-    kinds apart.
+    A batch of several kinds may be easy, as what a pseudo-query and its document look like tells
+    the kinds apart: the option ``mixed`` makes one group of all pseudo-queries.
 
     Parameters
     ----------
@@ -622,6 +622,8 @@ class OneKindBatches(BatchSampler):
         """Lay out ``labelled`` rows, and behind them the slots of pseudo-queries."""
         groups, sizes = ([np.arange(labelled)], [options.batch_size]) if labelled else ([], [])
         more = [] if pseudo is None else [group + labelled for group in pseudo.groups]
+        if options.pseudo_queries.mixed and more:
+            more = [np.concatenate(more)]
         return OneKindBatches(
             [*groups, *more], [*sizes, *[options.pseudo_queries.batch_size] * len(more)], seed
         )
