@@ -40,10 +40,12 @@ from anmi.adaptation.make import (
 )
 from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
 from anmi.adaptation.round_trip import RoundTrip
-from anmi.adaptation.written import Writer, queries_in
+from anmi.adaptation.written import KINDS_OF_QUERIES, Writer, queries_in
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.judging.endpoint import Endpoint, EndpointOptions
+from anmi.pipelines.adaptation.nodes import example_queries
+from anmi.pipelines.training.nodes import labels_used
 from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.terms import Terms
 from anmi.retrieval.tokenize import tokenizer
@@ -455,15 +457,22 @@ def test_the_docs_list_every_reason() -> None:
 DOCUMENTS = [Document(f"d{n}", f"Title {n}", f"Text number {n}.", "en") for n in range(30)]
 
 
+LABEL = re.compile(r"^(\w+): ", re.M)
+
+
 def answer(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
-    """Two queries that name the document."""
-    text = body["messages"][1]["content"].splitlines()[1]
-    return 200, {}, completion(f"1. who wrote {text}\n2. {text} meaning")
+    """A line of each kind that the instructions name, after the name of the document."""
+    instructions, text = (message["content"] for message in body["messages"])
+    name = text.splitlines()[1]
+    return (
+        200,
+        {},
+        completion("\n".join(f"{kind}: {name} {kind}" for kind in LABEL.findall(instructions))),
+    )
 
 
 def expected(document: Document) -> list[str]:
-    text = f"{document.title} {document.text}"
-    return [f"who wrote {text}", f"{text} meaning"]
+    return [f"{document.title} {document.text} {kind}" for kind in KINDS_OF_QUERIES]
 
 
 @pytest.fixture
@@ -472,13 +481,15 @@ def server(server: Server) -> Server:
     return server
 
 
-def writer(server: Server, store: Store, budget: int = 100, queries: int = 2) -> Writer:
+def writer(
+    server: Server, store: Store, budget: int = 100, examples: tuple[str, ...] = ()
+) -> Writer:
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
     ask = Endpoint(
         EndpointOptions(base_url=address, model="writer", timeout=5.0, retries=1, max_tokens=256)
     ).ask
     return Writer(
-        ask, store, ("writer", address), budget=budget, max_characters=100, queries=queries
+        ask, store, ("writer", address), budget=budget, max_characters=100, examples=examples
     )
 
 
@@ -487,17 +498,22 @@ def test_each_document_is_asked_about_once_and_the_answers_are_kept(
 ) -> None:
     found = writer(server, store).write(DOCUMENTS, 1)
     assert found == {document.document_id: expected(document) for document in DOCUMENTS}
-    assert (
-        len(server.bodies) == 30
-        and "write 2 different queries" in server.bodies[0]["messages"][0]["content"]
-    )
+    assert len(server.bodies) == 30 and len(KINDS_OF_QUERIES) == 6
     assert writer(server, store).write(DOCUMENTS[::-1], 1) == found and len(server.bodies) == 30
-    writer(server, store, queries=3).write(DOCUMENTS[:1], 1)
+    writer(server, store, examples=("is gout\nrare",)).write(DOCUMENTS[:1], 1)
     assert len(server.bodies) == 31, "another prompt has other answers"
+    shown = server.bodies[-1]["messages"][0]["content"]
+    assert "<examples>\nis gout rare\n</examples>" in shown
+    assert "<examples>" not in server.bodies[0]["messages"][0]["content"]
     make = KINDS["llm"](
         Material(DOCUMENTS, "en", write=lambda documents: writer(server, store).write(documents, 1))
     )
-    assert make(DOCUMENTS[4], 1, 0) == [(expected(DOCUMENTS[4])[0], "Title 4 Text number 4.")]
+    views = make(DOCUMENTS[4], 9, 0)
+    assert sorted(view.query for view in views) == sorted(expected(DOCUMENTS[4]))
+    assert {view.positive for view in views} == {"Title 4 Text number 4."}
+    firsts = {make(document, 1, 0)[0].query.rpartition(" ")[2] for document in DOCUMENTS}
+    assert firsts == set(KINDS_OF_QUERIES), "documents begin with different kinds"
+    assert make(DOCUMENTS[4], 2, 0) == views[:2]
     with pytest.raises(AnmiError, match=r"set adaptation\.llm\.base_url"):
         KINDS["llm"](Material(DOCUMENTS, "en"))
 
@@ -533,12 +549,49 @@ def test_answers_of_any_length_and_language_are_kept_in_whole_lines(
             ["3 ways to treat gout", "2024 gout guideline"],
         ),
         ("Here are some queries:\ngout", ["gout"]),
+        ("keywords: gout diet\nClaim： 痛风很常见", ["gout diet", "痛风很常见"]),
+        ('1. **Keywords:** gout\n2) __detail__: "what dose: 5 mg"', ["gout", "what dose: 5 mg"]),
+        ("question:\nwhat is gout", ["what is gout"]),
+        ("titles of kings\nneed help: gout", ["titles of kings", "need help: gout"]),
         ("", []),
         ("Sure, I can do that", []),
     ],
 )
 def test_lines_are_queries(text: str, queries: list[str]) -> None:
     assert queries_in(text) == queries
+
+
+@pytest.mark.parametrize(("host", "leaves"), [("0.0.0.0", True), ("127.0.0.1", False)])
+def test_a_warning_says_once_what_leaves_this_machine(
+    host: str, leaves: bool, server: Server, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "0.0.0.0,127.0.0.1")
+    address = f"http://{host}:{server.server_address[1]}/v1"
+    endpoint = Endpoint(EndpointOptions(base_url=address, model="writer"), "titles of books")
+    assert not [*endpoint.ask([])] and not caplog.records
+    for number in (1, 2):
+        assert [*endpoint.ask([("title: ", "<document>\nrain")])] and len(server.bodies) == number
+    said = [
+        record.getMessage() for record in caplog.records if record.name == "anmi.judging.endpoint"
+    ]
+    assert len(said) == leaves
+    assert all("titles of books are sent to 0.0.0.0" in message for message in said)
+
+
+def test_examples_are_training_queries_whose_labels_are_used() -> None:
+    names = [f"q{n}" for n in range(90)]
+    table = pd.DataFrame({"query_id": names, "text": names, "split": ["train", "dev", "test"] * 30})
+    table.loc[3, "text"] = "Q1!"
+    labels = table[:60].assign(relevance=1)
+    examples = example_queries(table, labels, 1.0, seed=1)
+    trained = table[table.split == "train"][:20].drop(3).text
+    assert len(examples) == 4 and set(examples) <= set(trained)
+    assert len({*example_queries(table, labels[:10], 1.0, seed=1)}) == 3
+    for share in (0.0, 0.1, 0.5):
+        used = labels_used(table.assign(positive_ids=""), table, share, seed=1)[1].text
+        some = example_queries(table, labels, share, seed=1)
+        assert some == [text for text in examples if text in set(used)]
+    assert example_queries(table, labels[:0], 1.0, seed=1) == []
 
 
 QUERIES = pd.DataFrame(

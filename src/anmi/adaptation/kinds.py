@@ -301,7 +301,8 @@ def question(material: Material) -> Make:
 def llm(material: Material) -> Make:
     """Let a language model write queries for the documents, and return what hands them out.
 
-    Nothing is taken out of the document: the model is asked for other words than its own.
+    Nothing is taken out of the document: the model is asked for other words than its own. Of the
+    queries of a document, each of another kind, those that are handed out are drawn.
 
     Parameters
     ----------
@@ -321,9 +322,10 @@ def llm(material: Material) -> Make:
     written = material.write(material.documents)
 
     def make(document: Document, most: int, seed: int) -> list[View]:
-        return [
-            View(query, document.whole) for query in written.get(document.document_id, [])[:most]
-        ]
+        queries = written.get(document.document_id, [])
+        random = seeds.stream(seed, "adaptation/llm", document.document_id)
+        order = random.permutation(len(queries))[:most]
+        return [View(queries[place], document.whole) for place in order.tolist()]
 
     return make
 

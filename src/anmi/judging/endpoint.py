@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -30,6 +31,8 @@ _SENT_AT_ONCE: Final = 4096
 _GIVE_UP_AFTER: Final = 10
 _UNDER_WAY: Final = ("validating", "in_progress", "finalizing")
 _LOOKED_AFTER: Final = 20.0
+# Where Ollama answers, as do others that run models on this machine.
+_LOCAL: Final = "http://127.0.0.1:11434/v1"
 
 
 class EndpointOptions(BaseModel):
@@ -37,7 +40,7 @@ class EndpointOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base_url: str
+    base_url: str = _LOCAL
     model: str = Field(min_length=1)
     key_variable: str | None = None
     max_tokens: int | None = Field(8, ge=1)
@@ -86,13 +89,20 @@ class Reply:
 class Endpoint:
     """An OpenAI-compatible chat endpoint.
 
+    Parameters
+    ----------
+    options
+        Which.
+    content
+        What questions hold, for the warning that they leave this machine.
+
     Raises
     ------
     AnmiError
         The extra ``chat`` is not installed, or the environment variable of the key is not set.
     """
 
-    def __init__(self, options: EndpointOptions) -> None:
+    def __init__(self, options: EndpointOptions, content: str = "queries and documents") -> None:
         try:
             from openai import OpenAI
         except ImportError as error:
@@ -113,6 +123,8 @@ class Endpoint:
             timeout=options.timeout,
             max_retries=options.retries,
         )
+        # Empty where nothing leaves this machine, or once it was said.
+        self._content = "" if is_local(options.base_url) else content
         # Questions in a row that were not answered in time, retries and all.
         self._unreached = 0
 
@@ -134,6 +146,7 @@ class Endpoint:
             The endpoint cannot be reached, or refuses requests as such: wrong address, model or
             key.
         """
+        self._say_what_leaves(questions)
         with ThreadPoolExecutor(self.options.concurrency) as pool:
             try:
                 # In parts, so that millions of questions do not become millions of waiting tasks.
@@ -156,6 +169,7 @@ class Endpoint:
         """
         import openai
 
+        self._say_what_leaves(questions)
         sent = [
             {
                 "custom_id": str(n),
@@ -198,6 +212,20 @@ class Endpoint:
         for line in text.splitlines():
             found = json.loads(line)
             yield int(found["custom_id"]), _read((found.get("response") or {}).get("body"))
+
+    def _say_what_leaves(self, questions: Sequence[tuple[str, str]]) -> None:
+        """Warn, once, before the first texts are sent to another machine."""
+        if questions and self._content:
+            host = urlsplit(self.options.base_url).hostname
+            log.warning(
+                "texts leave this machine: %s are sent to %s, which %s answers at; set base_url to a"
+                " local address such as %s to keep them here",
+                self._content,
+                host,
+                self.options.model,
+                _LOCAL,
+            )
+            self._content = ""
 
     def _body(self, system: str, user: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
@@ -243,6 +271,21 @@ class Endpoint:
             return Reply(problem="malformed answer")
         self._unreached = 0
         return _read(found)
+
+
+def is_local(base_url: str) -> bool:
+    """Tell whether an address is one of this machine itself.
+
+    Examples
+    --------
+    >>> is_local("http://localhost:8000/v1"), is_local("http://[::1]/v1"), is_local("http://10.0.0.1/v1")
+    (True, True, False)
+    """
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _read(body: Any) -> Reply:

@@ -155,7 +155,8 @@ class Reader:
         self.options = options
         self._store = store
         self._language = language
-        self._endpoint = Endpoint(options)
+        content = f"queries and up to {options.max_characters} characters of each document"
+        self._endpoint = Endpoint(options, content)
         try:
             self._system, _, self._user = (
                 Path(options.prompt).read_text(encoding="utf-8").partition("\n---\n")

@@ -78,7 +78,8 @@ class ChatJudge:
     def __init__(self, options: ChatOptions, store: Store) -> None:
         self.options = options
         self._store = store
-        self._endpoint = Endpoint(options)
+        content = f"the first {options.max_characters} characters of queries and documents"
+        self._endpoint = Endpoint(options, content)
         parts = (options.base_url, options.model, str(options.max_tokens), _SYSTEM, _QUESTION)
         self.fingerprint = digest("chat", *parts).hex()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from anmi.adaptation.kinds import KINDS
@@ -16,10 +17,13 @@ from anmi.errors import AnmiError, nearest
 from anmi.pipelines.params import AdaptationParams, DenseParams
 from anmi.retrieval.encoders import Encoder, place_of
 from anmi.retrieval.terms import Terms
+from anmi.seeds import position
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
+# Queries that a language model sees before it writes some.
+_EXAMPLES: Final = 4
 
 
 def kinds_of(recipe: str, recipes: RecipeBook, options: Mapping[str, Any]) -> list[str]:
@@ -44,10 +48,34 @@ def kinds_of(recipe: str, recipes: RecipeBook, options: Mapping[str, Any]) -> li
     return list(dict.fromkeys(found))
 
 
+def example_queries(
+    queries: pd.DataFrame, qrels: pd.DataFrame, share: float, seed: int
+) -> list[str]:
+    """Return training queries, four at most, of the share whose labels are trained on.
+
+    They show a language model how people ask. None has the text of a dev or test query.
+
+    Examples
+    --------
+    >>> queries = pd.DataFrame({"query_id": ["a", "b"], "text": ["x", "y"], "split": ["train", "test"]})
+    >>> example_queries(queries, queries.assign(relevance=1), 1.0, 1)
+    ['x']
+    """
+    labelled = qrels.query_id[qrels.relevance > 0]
+    forms = queries.text.map(normalised)
+    is_example = (queries.split == "train") & queries.query_id.isin(labelled)
+    is_example &= ~forms.isin(forms[queries.split != "train"])
+    # By the same numbers training leaves labels out.
+    places = position(seed, "training/labels", forms[is_example].tolist())
+    order = np.argsort(places, kind="stable")[:_EXAMPLES]
+    return queries.text[is_example].iloc[order[places[order] < share]].tolist()
+
+
 def ask_corpus(
     *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
+    qrels: pd.DataFrame,
     related_documents: pd.DataFrame,
     new_documents: pd.DataFrame,
     terms: Terms,
@@ -78,13 +106,18 @@ def ask_corpus(
         from anmi.adaptation.written import Writer
         from anmi.judging.endpoint import Endpoint
 
-        model = (params.llm.model, params.llm.base_url, str(params.llm.max_tokens))
-        how = {
-            "budget": params.llm.budget,
-            "max_characters": params.llm.max_characters,
-            "queries": params.views,
-        }
-        writer = Writer(Endpoint(params.llm).ask, store, model, **how)
+        share = {**recipes.get(recipe).training, **options}.get("labels", 1.0)
+        examples = example_queries(queries, qrels, share, seed)
+        longest = params.llm.max_characters
+        content = f"the first {longest} characters of documents and {len(examples)} queries"
+        writer = Writer(
+            Endpoint(params.llm, content).ask,
+            store,
+            (params.llm.model, params.llm.base_url, str(params.llm.max_tokens)),
+            budget=params.llm.budget,
+            max_characters=longest,
+            examples=examples,
+        )
     rank = None
     if kinds and params.filters.round_trip is not None:
         from anmi.adaptation.round_trip import RoundTrip

@@ -18,6 +18,7 @@ def create_pipeline() -> Pipeline:
                 by_name(
                     "corpus",
                     "queries",
+                    "qrels",
                     "related_documents",
                     "new_documents",
                     "terms",
