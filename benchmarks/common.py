@@ -44,7 +44,7 @@ def kedro(
         for name, place in (("ANMI_DATA_ROOT", data), ("ANMI_STORE", store))
         if place
     }
-    command = [str(Path(sys.executable).with_name("kedro")), *words]
+    command = [sys.executable, "-m", "kedro", *words]
     return subprocess.run(command, cwd=ROOT, env=os.environ | places, check=check).returncode
 
 
