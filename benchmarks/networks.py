@@ -76,6 +76,7 @@ QUESTIONS: Final = (
 )
 DEPTH: Final = 100
 EPOCHS: Final = 5
+NEGATIVES: Final = 7
 BATCH: Final = 64
 RATE: Final = 2e-5
 MOST_P: Final = 0.05
@@ -135,7 +136,7 @@ def run(point: Point, settings: Mapping[str, str]) -> None:
         print(f"failed: {point}", flush=True)
         return
     if is_peer:
-        summary, runs, dev_runs = train_peer(root, point, int(settings["dense.max_length"]))
+        summary, runs, dev_runs = train_peer(root, point, settings)
     else:
         summary = json.loads(artifact(root, "training_summary.json").read_text("utf-8"))
         runs, dev_runs = table(root, "part_runs"), table(root, "dev_part_runs")
@@ -158,7 +159,7 @@ def run(point: Point, settings: Mapping[str, str]) -> None:
 
 
 def train_peer(
-    root: Path, point: Point, max_length: int
+    root: Path, point: Point, settings: Mapping[str, str]
 ) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
     """Train by sentence-transformers alone; return a summary, and what the parts rank for test and dev queries."""
     import torch
@@ -173,6 +174,9 @@ def train_peer(
     from anmi.store import Store
 
     started = time.monotonic()
+    max_length = int(settings["dense.max_length"])
+    epochs = int(settings.get("training.options.epochs", EPOCHS))
+    negatives = int(settings.get("training.options.negatives", NEGATIVES))
     corpus, queries, qrels = (table(root, name) for name in ("corpus", "queries", "qrels"))
     new = table(root, "new_documents")
     texts = pd.Series(document_texts(corpus), index=corpus.document_id)
@@ -182,24 +186,24 @@ def train_peer(
     torch.manual_seed(point.seed)
     model = load_encoder(point.encoder, MODELS, max_length=max_length)
     with torch.autocast(gpu.DEVICE, torch.bfloat16, enabled=gpu.IS_BFLOAT16):
-        mined = gpu.mine_peer(columns, texts.drop(new.document_id).tolist(), model, 7)
+        mined = gpu.mine_peer(columns, texts.drop(new.document_id).tolist(), model, negatives)
     prompts = {
         name: model.prompts.get("query" if name == "anchor" else "document", "")
         for name in mined.column_names
     }
     how: dict[str, Any] = {"learning_rate": RATE, "warmup_steps": 0.1, "seed": point.seed}
-    how |= {"num_train_epochs": EPOCHS, "batch_sampler": "no_duplicates", "prompts": prompts}
+    how |= {"num_train_epochs": epochs, "batch_sampler": "no_duplicates", "prompts": prompts}
     gpu.train_peer(model, mined, gpu.MNRL, BATCH, **how)
     model.save(str(root / "peer"), create_model_card=False)
     seconds = round(time.monotonic() - started, 1)
     dense = DenseParams(max_length=max_length)
     networks = {"network": dense.of(point.encoder), "dense": dense.as_saved(str(root / "peer"))}
-    summary = {"rows": len(mined), "pairs": len(pairs), "epochs": EPOCHS, "seconds": seconds}
+    summary = {"rows": len(mined), "pairs": len(pairs), "epochs": epochs, "seconds": seconds}
     splits = [split_of(root, name, summary) for name in ("test", "dev")]
     dev_texts = splits[1].queries.text.tolist()
     parts = [Part("bm25", BM25Index.load(artifact(root, "bm25_index")))]
-    for name, settings in networks.items():
-        parts.append(encoded(name, settings, corpus, dev_texts, Store(STORE)))
+    for name, encoder in networks.items():
+        parts.append(encoded(name, encoder, corpus, dev_texts, Store(STORE)))
     search = HybridSearch.build(parts, corpus, depth=DEPTH, about={})
     test_runs, dev_runs = (runs_of_parts(search, split, DEPTH) for split in splits)
     return summary, test_runs, dev_runs
