@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from anmi.adaptation.make import (
     reasons,
 )
 from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
-from anmi.adaptation.round_trip import RoundTrip
+from anmi.adaptation.round_trip import document_ranks
 from anmi.adaptation.written import KINDS_OF_QUERIES, Writer, queries_in
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
@@ -567,26 +568,26 @@ def test_a_warning_says_once_what_leaves_this_machine(
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "0.0.0.0,127.0.0.1")
     address = f"http://{host}:{server.server_address[1]}/v1"
-    endpoint = Endpoint(EndpointOptions(base_url=address, model="writer"), "titles of books")
-    assert not [*endpoint.ask([])] and not caplog.records
+    endpoint = Endpoint(EndpointOptions(base_url=address, model="writer"))
     for number in (1, 2):
         assert [*endpoint.ask([("title: ", "<document>\nrain")])] and len(server.bodies) == number
     said = [
         record.getMessage() for record in caplog.records if record.name == "anmi.judging.endpoint"
     ]
     assert len(said) == leaves
-    assert all("titles of books are sent to 0.0.0.0" in message for message in said)
+    assert all(
+        "4000 characters of each document are sent to 0.0.0.0" in message for message in said
+    )
 
 
 def test_examples_are_training_queries_whose_labels_are_used() -> None:
     names = [f"q{n}" for n in range(90)]
     table = pd.DataFrame({"query_id": names, "text": names, "split": ["train", "dev", "test"] * 30})
-    table.loc[3, "text"] = "Q1!"
     labels = table[:60].assign(relevance=1)
     examples = example_queries(table, labels, 1.0, seed=1)
-    trained = table[table.split == "train"][:20].drop(3).text
+    trained = table[table.split == "train"][:20].text
     assert len(examples) == 4 and set(examples) <= set(trained)
-    assert len({*example_queries(table, labels[:10], 1.0, seed=1)}) == 3
+    assert len({*example_queries(table, labels[:9], 1.0, seed=1)}) == 3
     for share in (0.0, 0.1, 0.5):
         used = labels_used(table.assign(positive_ids=""), table, share, seed=1)[1].text
         some = example_queries(table, labels, share, seed=1)
@@ -675,7 +676,7 @@ def test_the_round_trip_finds_the_rest_of_the_document_among_all_others() -> Non
     encoder = Encoder.of(static())
     terms = Terms.cut(document_texts(table), "en")
     new = {"d7": "test", "d8": "dev"}
-    rank = RoundTrip(table, terms, encoder, new)
+    rank = partial(document_ranks, corpus=table, terms=terms, encoder=encoder, new=new)
     kinds = ("cloze", "keyphrase", "crop")
     options = ANYTHING.model_copy(update={"least_letters": 0.0})
     asks = {"new": new, "terms": terms, "rank": rank, "copies": frozenset(["d2"])}
@@ -688,21 +689,21 @@ def test_the_round_trip_finds_the_rest_of_the_document_among_all_others() -> Non
     counts = [Counter(words) for words in terms.tokenize(document_texts(table))]
     mean = np.mean([sum(count.values()) for count in counts])
     vectors = encoder.encode(document_texts(table), "document")
-    spread = np.mean([np.std(vectors @ vector) for vector in vectors])
 
     def bm25(query: list[str], count: Counter[str]) -> float:
         holding = {word: sum(word in each for each in counts) for word in query}
         idf = {word: np.log1p((60.5 - df) / (df + 0.5)) for word, df in holding.items()}
         scale = 0.9 * (0.6 + 0.4 * sum(count.values()) / mean)
-        return sum(idf[word] * count[word] / (count[word] + scale) for word in query)
+        return sum(idf[word] * count[word] / (count[word] + scale) for word in set(query))
 
     for row, rank_of_row in zip(trained.itertuples(), ranks.tolist(), strict=True):
         query, positive = terms.tokenize([row.text, row.positive_text])
         query_vector = encoder.encode([row.text], "query")[0]
         lexical = np.array([bm25(query, count) for count in counts])
-        total = lexical / lexical.std() + vectors @ query_vector / spread
+        cosines = vectors @ query_vector
+        total = lexical / lexical.std() + cosines / cosines.std()
         own = bm25(query, Counter(positive)) / lexical.std()
-        own += encoder.encode([row.positive_text], "document")[0] @ query_vector / spread
+        own += encoder.encode([row.positive_text], "document")[0] @ query_vector / cosines.std()
         is_rival = ~table.document_id.isin([row.document_id, "d2", *new]).to_numpy()
         expected = 1 + int((total[is_rival] > own + 1e-4).sum())
         at_most = 1 + int((total[is_rival] > own - 1e-4).sum())

@@ -22,8 +22,9 @@ from anmi import seeds
 from anmi.candidates import GRADE, Candidates, CandidateShards, ColumnShards
 from anmi.errors import AnmiError
 from anmi.judging import endpoint
+from anmi.judging.endpoint import EndpointOptions
 from anmi.judging.llm import LLMJudge, LLMOptions, Read, Reader, best_passages
-from anmi.judging.pairwise import ChatJudge, ChatOptions, verdict
+from anmi.judging.pairwise import ChatJudge, verdict
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.params import EloParams
 from anmi.selection.recipe import Recipe, Runner, recipe_book
@@ -374,7 +375,7 @@ def test_batches_answer_as_calls_do_and_are_found_again(
 def judge(server: Server, store: Store, **changes: Any) -> ChatJudge:
     known = {"model": "judge-1", "timeout": 5.0, "concurrency": 4}
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    return ChatJudge(ChatOptions(base_url=address, **(known | changes)), store)
+    return ChatJudge(EndpointOptions(base_url=address, **(known | changes)), store)
 
 
 def pairs(count: int) -> tuple[list[str], list[str], list[str], np.ndarray]:
@@ -492,7 +493,7 @@ def test_the_key_is_sent_and_nowhere_else(
 @pytest.mark.parametrize("url", ["host/v1", "ftp://host", "https://"])
 def test_an_address_must_be_one(url: str) -> None:
     with pytest.raises(ValidationError, match="http or https address"):
-        ChatOptions(base_url=url, model="m")
+        EndpointOptions(base_url=url, model="m")
 
 
 def test_long_texts_are_cut_and_thoughts_are_not_read(server: Server, store: Store) -> None:

@@ -66,8 +66,8 @@ def reasons(
     held_out
         Normalised texts of dev and test queries.
     rank
-        See :class:`anmi.adaptation.round_trip.RoundTrip`; unused where the options ask for no round
-        trip.
+        See :func:`anmi.adaptation.round_trip.document_ranks`; unused where the options ask for no
+        round trip.
 
     Returns
     -------

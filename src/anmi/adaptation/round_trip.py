@@ -2,104 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Final
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from tqdm.auto import tqdm
 
 from anmi.corpus.related import NO_RESULT, result_passages
 from anmi.corpus.texts import document_texts
-from anmi.ragged import Float32s, Int32s
-from anmi.retrieval.bm25 import BM25Index
+from anmi.ragged import Float64s, Int32s
 from anmi.retrieval.encoders import Encoder
-from anmi.retrieval.fusion import Ranked, best_documents, equal, fuse, mixed
-from anmi.retrieval.index import build_index, row_products, spread_of_scores
-from anmi.retrieval.terms import Terms
+from anmi.retrieval.index import Vectors, row_products
+from anmi.retrieval.terms import Terms, counted
 
-# Documents of each list, and the last rank that is told from later ones.
-DEEPEST: Final = 100
-# Pseudo-queries that are searched for at a time, which bounds memory.
-_AT_ONCE: Final = 2048
+# Of queries and documents, which bounds memory; no fewer queries than an encoder needs at a time.
+_CELLS: Final = 8_000_000
+_LEAST_QUERIES: Final = 32
 
 
-class RoundTrip:
-    """A search by BM25 and an encoder, fused as equals, for the documents of pseudo-queries.
+def document_ranks(
+    pseudo_queries: pd.DataFrame,
+    corpus: pd.DataFrame,
+    terms: Terms,
+    encoder: Encoder,
+    new: Collection[str] = (),
+) -> Int32s:
+    """Return the rank of each pseudo-query's document in a search by BM25 and an encoder.
 
     Each pseudo-query looks for its document as training sees it, without what the pseudo-query was
     made of, among all other documents as they are. In its whole document a title or a sentence is
     found by its own words, whatever it asks. Where nothing is taken out of the document
     (``keyphrase``, ``question``, ``llm``) this is the usual search. Copies and other passages of
-    the document are not counted before it, nor are new documents.
+    the document do not stand before it, nor do new documents. Both scores count the same: they are
+    divided by their standard deviations over all documents and added.
 
     Parameters
     ----------
+    pseudo_queries
+        P rows of ``text, document_id, positive_text``.
     corpus
-        ``document_id, title, text`` of N documents.
+        N rows of ``document_id, title, text``.
     terms
         Of the corpus.
     encoder
         As it is before training.
     new
         Ids of documents that training must not see.
+
+    Returns
+    -------
+    numpy.ndarray
+        int32 [P], from 1.
     """
+    names = pd.Index(corpus.document_id)
+    results = np.where(names.isin(list(new)), NO_RESULT, result_passages(corpus))
+    own_results = results[names.get_indexer(pd.Index(pseudo_queries.document_id))]
+    documents = encoder.encode(document_texts(corpus), "document", "encoding documents")
+    documents_of_terms = terms.saturated.T.tocsr()
+    ranks = np.ones(len(pseudo_queries), np.int32)
+    step = max(_LEAST_QUERIES, _CELLS // len(names))
+    for start in tqdm(range(0, len(ranks), step), "round trip", delay=2, disable=None):
+        part = slice(start, start + step)
+        queries = pseudo_queries.text.iloc[part].tolist()
+        positives = pseudo_queries.positive_text.iloc[part].tolist()
+        counts = counted(terms.tokenize(positives), terms.vocabulary, grow=False)
+        lead = _lead(terms.queries(queries), documents_of_terms, terms.saturate(counts))
+        vectors = encoder.encode(queries, "query")
+        lead += _lead(vectors, documents.T, encoder.encode(positives, "document"))
+        is_rival = (results != NO_RESULT) & (results != own_results[part, None])
+        ranks[part] += ((lead > 0) & is_rival).sum(axis=1, dtype=np.int32)
+    return ranks
 
-    def __init__(
-        self, corpus: pd.DataFrame, terms: Terms, encoder: Encoder, new: Collection[str] = ()
-    ) -> None:
-        names = corpus.document_id.tolist()
-        is_new = corpus.document_id.isin(list(new))
-        vectors = encoder.encode(document_texts(corpus), "document", "encoding documents")
-        self._names = pd.Index(names)
-        self._results = np.where(is_new, NO_RESULT, result_passages(corpus)).astype(np.int32)
-        self._terms = terms
-        self._bm25 = BM25Index.of_terms(terms)
-        self._encoder = encoder
-        self._dense = build_index(vectors, names)
-        self._spread = spread_of_scores(vectors[:0], vectors)
 
-    def __call__(self, pseudo_queries: pd.DataFrame) -> Int32s:
-        """Return the rank of each pseudo-query's document, int32 [P], from 1; 101 of all after 100.
-
-        Parameters
-        ----------
-        pseudo_queries
-            ``text, document_id, positive_text``.
-        """
-        ranks = [np.zeros(0, np.int32)]
-        with tqdm(
-            total=len(pseudo_queries), desc="round trip", unit="query", delay=2, disable=None
-        ) as bar:
-            for start in range(0, len(pseudo_queries), _AT_ONCE):
-                part = pseudo_queries.iloc[start : start + _AT_ONCE]
-                rows = self._names.get_indexer(pd.Index(part.document_id))
-                ranks.append(self._ranks(part.text.tolist(), part.positive_text.tolist(), rows))
-                bar.update(len(part))
-        return np.concatenate(ranks)
-
-    def _ranks(self, queries: Sequence[str], positives: Sequence[str], rows: Any) -> Int32s:
-        vectors = self._encoder.encode(queries, "query")
-        search_terms, bm25_spread = self._bm25.search_of(queries)
-        searches = {
-            "bm25": search_terms,
-            "dense": lambda count: Ranked(*self._dense.search(vectors, count)),
-        }
-        lists = {
-            name: best_documents(search, self._results, DEEPEST, self._results[rows])[0]
-            for name, search in searches.items()
-        }
-        spreads = {"bm25": bm25_spread, "dense": np.full(len(rows), self._spread, np.float32)}
-        others = fuse(lists, DEEPEST, spreads)
-        positive_vectors = self._encoder.encode(positives, "document")
-        positive_scores: dict[str, Float32s] = {
-            "bm25": self._terms.scores(queries, positives),
-            "dense": row_products(vectors, positive_vectors).astype(np.float32),
-        }
-        in_spreads = [
-            np.divide(scores, spreads[name], out=np.zeros_like(scores), where=spreads[name] > 0)
-            for name, scores in positive_scores.items()
-        ]
-        own = mixed([*equal(lists).values()], in_spreads)
-        is_before = (others.scores > own[:, None]) & (others.documents != NO_RESULT)
-        return (1 + is_before.sum(axis=1)).astype(np.int32)
+def _lead(queries: Vectors, documents: Vectors, positives: Vectors) -> Float64s:
+    """Return by how many standard deviations N documents are nearer to Q queries than their positives, [Q, N]."""
+    products = queries @ documents
+    scores = products.toarray() if sparse.issparse(products) else products
+    spread = np.maximum(scores.std(axis=1), 1e-6)
+    lead: Float64s = (scores - row_products(queries, positives)[:, None]) / spread[:, None]
+    return lead

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -31,7 +30,8 @@ _SENT_AT_ONCE: Final = 4096
 _GIVE_UP_AFTER: Final = 10
 _UNDER_WAY: Final = ("validating", "in_progress", "finalizing")
 _LOOKED_AFTER: Final = 20.0
-# Where Ollama answers, as do others that run models on this machine.
+_THIS_MACHINE: Final = re.compile(r"(.+\.)?localhost|127\.\d+\.\d+\.\d+|::1")
+# Where Ollama answers.
 _LOCAL: Final = "http://127.0.0.1:11434/v1"
 
 
@@ -44,6 +44,7 @@ class EndpointOptions(BaseModel):
     model: str = Field(min_length=1)
     key_variable: str | None = None
     max_tokens: int | None = Field(8, ge=1)
+    max_characters: int = Field(4000, ge=100)
     concurrency: int = Field(4, ge=1, le=256)
     timeout: float = Field(60.0, gt=0)
     retries: int = Field(5, ge=0)
@@ -89,20 +90,13 @@ class Reply:
 class Endpoint:
     """An OpenAI-compatible chat endpoint.
 
-    Parameters
-    ----------
-    options
-        Which.
-    content
-        What questions hold, for the warning that they leave this machine.
-
     Raises
     ------
     AnmiError
         The extra ``chat`` is not installed, or the environment variable of the key is not set.
     """
 
-    def __init__(self, options: EndpointOptions, content: str = "queries and documents") -> None:
+    def __init__(self, options: EndpointOptions) -> None:
         try:
             from openai import OpenAI
         except ImportError as error:
@@ -123,8 +117,8 @@ class Endpoint:
             timeout=options.timeout,
             max_retries=options.retries,
         )
-        # Empty where nothing leaves this machine, or once it was said.
-        self._content = "" if is_local(options.base_url) else content
+        # Where texts go, until that is said; empty for this machine.
+        self._host = other_host(options.base_url)
         # Questions in a row that were not answered in time, retries and all.
         self._unreached = 0
 
@@ -146,7 +140,7 @@ class Endpoint:
             The endpoint cannot be reached, or refuses requests as such: wrong address, model or
             key.
         """
-        self._say_what_leaves(questions)
+        self._say_what_leaves()
         with ThreadPoolExecutor(self.options.concurrency) as pool:
             try:
                 # In parts, so that millions of questions do not become millions of waiting tasks.
@@ -169,7 +163,7 @@ class Endpoint:
         """
         import openai
 
-        self._say_what_leaves(questions)
+        self._say_what_leaves()
         sent = [
             {
                 "custom_id": str(n),
@@ -213,19 +207,17 @@ class Endpoint:
             found = json.loads(line)
             yield int(found["custom_id"]), _read((found.get("response") or {}).get("body"))
 
-    def _say_what_leaves(self, questions: Sequence[tuple[str, str]]) -> None:
+    def _say_what_leaves(self) -> None:
         """Warn, once, before the first texts are sent to another machine."""
-        if questions and self._content:
-            host = urlsplit(self.options.base_url).hostname
+        if self._host:
             log.warning(
-                "texts leave this machine: %s are sent to %s, which %s answers at; set base_url to a"
-                " local address such as %s to keep them here",
-                self._content,
-                host,
-                self.options.model,
+                "queries and up to %d characters of each document are sent to %s: a model on this"
+                " machine, as at %s, would keep them here",
+                self.options.max_characters,
+                self._host,
                 _LOCAL,
             )
-            self._content = ""
+            self._host = ""
 
     def _body(self, system: str, user: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
@@ -273,19 +265,16 @@ class Endpoint:
         return _read(found)
 
 
-def is_local(base_url: str) -> bool:
-    """Tell whether an address is one of this machine itself.
+def other_host(base_url: str) -> str:
+    """Return the host of an address, empty for this machine itself.
 
     Examples
     --------
-    >>> is_local("http://localhost:8000/v1"), is_local("http://[::1]/v1"), is_local("http://10.0.0.1/v1")
-    (True, True, False)
+    >>> [other_host(f"http://{host}:80/v1") for host in ("localhost", "127.0.0.2", "[::1]", "10.0.0.1")]
+    ['', '', '', '10.0.0.1']
     """
     host = urlsplit(base_url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    return "" if _THIS_MACHINE.fullmatch(host) else host
 
 
 def _read(body: Any) -> Reply:

@@ -73,7 +73,6 @@ class LLMOptions(EndpointOptions):
     cost: float | None = Field(None, gt=0)
     prices: tuple[float, float] = (0.0, 0.0)
     batch: bool = False
-    max_characters: int = Field(4000, ge=100)
     prompt: str = "conf/base/prompts/relevance.txt"
 
     @model_validator(mode="after")
@@ -155,8 +154,7 @@ class Reader:
         self.options = options
         self._store = store
         self._language = language
-        content = f"queries and up to {options.max_characters} characters of each document"
-        self._endpoint = Endpoint(options, content)
+        self._endpoint = Endpoint(options)
         try:
             self._system, _, self._user = (
                 Path(options.prompt).read_text(encoding="utf-8").partition("\n---\n")

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from pydantic import Field
 
 from anmi.fingerprint import digest
 from anmi.judging.cross_encoder import SEPARATOR
@@ -32,12 +31,6 @@ _VERDICT: Final = re.compile(
     re.IGNORECASE,
 )
 _VALUES: Final = {"A": 1.0, "B": 0.0, "TIE": 0.5}
-
-
-class ChatOptions(EndpointOptions):
-    """Which language model compares documents."""
-
-    max_characters: int = Field(4000, ge=100)
 
 
 def verdict(text: str) -> float:
@@ -75,11 +68,10 @@ class ChatJudge:
         The openai client is not installed, or the environment variable of the key is not set.
     """
 
-    def __init__(self, options: ChatOptions, store: Store) -> None:
+    def __init__(self, options: EndpointOptions, store: Store) -> None:
         self.options = options
         self._store = store
-        content = f"the first {options.max_characters} characters of queries and documents"
-        self._endpoint = Endpoint(options, content)
+        self._endpoint = Endpoint(options)
         parts = (options.base_url, options.model, str(options.max_tokens), _SYSTEM, _QUESTION)
         self.fingerprint = digest("chat", *parts).hex()
 

@@ -20,7 +20,6 @@ from anmi.judging.cross_encoder import CrossEncoderOptions
 from anmi.judging.endpoint import EndpointOptions
 from anmi.judging.fusing import FusedOptions
 from anmi.judging.llm import LLMOptions
-from anmi.judging.pairwise import ChatOptions
 from anmi.judging.rating import RatingOptions
 from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.tokenize import TokenizerName
@@ -73,7 +72,6 @@ class WriterOptions(EndpointOptions):
     """Which language model writes pseudo-queries of kind llm."""
 
     max_tokens: int | None = Field(512, ge=1)
-    max_characters: int = Field(4000, ge=100)
     budget: int = Field(1000, ge=0)
 
 
@@ -136,7 +134,7 @@ class DenoisingParams(Params):
 class EloParams(RatingOptions):
     """Judges, comparison graph and prior."""
 
-    pairwise: dict[str, ChatOptions] = Field(default={})
+    pairwise: dict[str, EndpointOptions] = Field(default={})
 
     @model_validator(mode="after")
     def _every_judge_is_known(self) -> Self:
@@ -161,7 +159,6 @@ class GeneratorOptions(EndpointOptions):
     """Which language model writes variants of documents."""
 
     max_tokens: int | None = Field(2048, ge=1)
-    max_characters: int = Field(4000, ge=100)
 
 
 class SelectionParams(Params):

@@ -148,21 +148,15 @@ class Terms:
     @cached_property
     def saturated(self) -> sparse.csr_matrix:
         """BM25's tf / (tf + k1 (1 − b + b · length / mean length)) of each term, float32 [N, V]."""
-        return self._saturated(self.counts)
+        return self.saturate(self.counts)
 
-    def _saturated(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
+    def saturate(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
+        """Return the same of the terms of other texts, float32 [T, V]."""
         lengths = np.asarray(counts.sum(axis=1), np.float32).ravel()
         scale = _K1 * (1 - _B + _B * lengths / max(self.mean_length, 1e-9))
-        values = counts.data / (counts.data + np.repeat(scale, np.diff(counts.indptr)))
-        shares = (values.astype(np.float32, copy=False), counts.indices, counts.indptr)
-        return sparse.csr_matrix(shares, counts.shape)
-
-    def scores(self, queries: Sequence[str], texts: Sequence[str]) -> Float32s:
-        """Return BM25's score of each text for the query beside it, [T], by how rare terms are in the corpus."""
-        weights = counted(for_queries(self.tokenize)(queries), self.vocabulary, grow=False)
-        weights.data *= self.idf[weights.indices]
-        saturated = self._saturated(counted(self.tokenize(texts), self.vocabulary, grow=False))
-        return np.asarray(weights.multiply(saturated).sum(axis=1), np.float32).ravel()
+        shares = counts.data / (counts.data + np.repeat(scale, np.diff(counts.indptr)))
+        parts = (shares.astype(np.float32, copy=False), counts.indices, counts.indptr)
+        return sparse.csr_matrix(parts, counts.shape)
 
     @cached_property
     def unit(self) -> sparse.csr_matrix:

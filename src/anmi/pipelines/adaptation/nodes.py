@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,7 +54,7 @@ def example_queries(
 ) -> list[str]:
     """Return training queries, four at most, of the share whose labels are trained on.
 
-    They show a language model how people ask. None has the text of a dev or test query.
+    They show a language model how people ask.
 
     Examples
     --------
@@ -62,13 +63,11 @@ def example_queries(
     ['x']
     """
     labelled = qrels.query_id[qrels.relevance > 0]
-    forms = queries.text.map(normalised)
-    is_example = (queries.split == "train") & queries.query_id.isin(labelled)
-    is_example &= ~forms.isin(forms[queries.split != "train"])
+    texts = queries.text[(queries.split == "train") & queries.query_id.isin(labelled)]
     # By the same numbers training leaves labels out.
-    places = position(seed, "training/labels", forms[is_example].tolist())
+    places = position(seed, "training/labels", texts.map(normalised).tolist())
     order = np.argsort(places, kind="stable")[:_EXAMPLES]
-    return queries.text[is_example].iloc[order[places[order] < share]].tolist()
+    return texts.iloc[order[places[order] < share]].tolist()
 
 
 def ask_corpus(
@@ -107,25 +106,23 @@ def ask_corpus(
         from anmi.judging.endpoint import Endpoint
 
         share = {**recipes.get(recipe).training, **options}.get("labels", 1.0)
-        examples = example_queries(queries, qrels, share, seed)
-        longest = params.llm.max_characters
-        content = f"the first {longest} characters of documents and {len(examples)} queries"
         writer = Writer(
-            Endpoint(params.llm, content).ask,
+            Endpoint(params.llm).ask,
             store,
             (params.llm.model, params.llm.base_url, str(params.llm.max_tokens)),
             budget=params.llm.budget,
-            max_characters=longest,
-            examples=examples,
+            max_characters=params.llm.max_characters,
+            examples=example_queries(queries, qrels, share, seed),
         )
     rank = None
     if kinds and params.filters.round_trip is not None:
-        from anmi.adaptation.round_trip import RoundTrip
+        from anmi.adaptation.round_trip import document_ranks
 
-        place = place_of(encoder, corpus_encoder)
-        settings = recipes.get(recipe).settings("dense", dense).of(place)
-        start = Encoder(settings, store.path / "models", store)
-        rank = RoundTrip(corpus, terms, start, new_documents.document_id)
+        settings = recipes.get(recipe).settings("dense", dense)
+        name = place_of(encoder, corpus_encoder)
+        start = Encoder(settings.of(name), store.path / "models", store)
+        new = new_documents.document_id
+        rank = partial(document_ranks, corpus=corpus, terms=terms, encoder=start, new=new)
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
     held_out = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
     made = make_pseudo_queries(

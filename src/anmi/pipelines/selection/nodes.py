@@ -163,10 +163,9 @@ def make_variants(
     asked = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id)]
     documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
     options = selection.generator
-    writer = None
-    if options is not None:
-        content = f"documents of up to {options.max_characters} characters"
-        writer = partial(edited, Endpoint(options, content).ask, options.max_characters)
+    writer = (
+        None if options is None else partial(edited, Endpoint(options).ask, options.max_characters)
+    )
     texts = document_texts(corpus)
     variants = make_variants(
         knowledge.of(ids), documents, ids, texts, selection.variants, seed, writer
