@@ -79,7 +79,7 @@ def document_ranks(
 def _lead(queries: Vectors, documents: Vectors, positives: Vectors) -> Float64s:
     """Return by how many standard deviations N documents are nearer to Q queries than their positives, [Q, N]."""
     products = queries @ documents
-    scores = products.toarray() if sparse.issparse(products) else products
+    scores = products.toarray() if isinstance(products, sparse.spmatrix) else products
     spread = np.maximum(scores.std(axis=1), 1e-6)
     lead: Float64s = (scores - row_products(queries, positives)[:, None]) / spread[:, None]
     return lead
