@@ -38,8 +38,8 @@ _SYSTEM: Final = (
     " the document or in the examples. Answer with these lines and nothing else."
 )
 _EXAMPLES: Final = (
-    "\nThese people searched the same collection; write in their style as far as the kind of a line"
-    " allows it.\n<examples>\n{}\n</examples>"
+    "\nBelow is what people asked of these documents; write in their style as far as the kind of a"
+    " line allows it.\n<examples>\n{}\n</examples>"
 )
 _QUESTION: Final = "<document>\n{}\n</document>"
 # What lists of lines are numbered or marked with, and quotation marks around a line.
