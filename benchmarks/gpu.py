@@ -233,7 +233,7 @@ def training(corpus: pd.DataFrame, _: Path) -> Iterator[Row]:
 def mine_peer(columns: Row, corpus: list[str], model: Any, negatives: int) -> Dataset:
     """Mine by sentence-transformers: the first below 95 % of the positive's score among the 100 nearest."""
     how = {"relative_margin": 0.05, "range_max": 100, "sampling_strategy": "top"}
-    how |= {"query_prompt_name": "query", "corpus_prompt_name": "document"}
+    how |= {"query_prompt_name": "query", "corpus_prompt_name": "document", "verbose": False}
     size = 512 if HAS_CARD else 64
     how |= {"num_negatives": negatives, "output_format": "n-tuple", "batch_size": size}
     return mine_hard_negatives(Dataset.from_dict(columns), model, corpus=corpus, **how)

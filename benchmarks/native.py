@@ -1,11 +1,9 @@
-"""What the corpus's own encoder and a hybrid bring, beside BM25, `static` and the miner of sentence-transformers.
+"""What the corpus's own encoder and a hybrid bring, beside BM25 and `static`.
 
 Cells are those of ``kedro anmi ablate`` (matrices ``native_…`` and ``static_…`` of
 benchmarks/ablation.py): a recipe trains as a run does and is measured alone and with BM25, by what
 training saw of a query's documents: ``labelled`` (a training query's label names one), ``new`` (all
-are held out of mining, training and the encoder's vocabulary), ``unlabelled`` (the others). The
-peer mines with ``mine_hard_negatives`` (top 5 below 95 % of the positive's score) and trains
-`static` with MultipleNegativesRankingLoss, on the same labels and without the new documents. Cells
+are held out of mining, training and the encoder's vocabulary), ``unlabelled`` (the others). Cells
 that are there are kept, so the script may be interrupted. ``--collect`` trains nothing, and takes
 what is there.
 """
@@ -14,22 +12,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
 from ablation import MAIN, MATRICES, WORK, newest, run
-from common import METRIC, MODELS, ROOT, fill, load, markdown, mean, paired, parser, save, table
+from common import METRIC, ROOT, fill, load, markdown, mean, paired, parser, save
 
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "results.md"
-PEER: Final = "mine_hard_negatives"
 # Rows of the tables: encoder, labels and system, and how they are called.
 SHOWN: Final = {
     ("corpus", "all", "bm25"): "BM25",
     ("corpus", "all", "network"): "network, untrained",
     ("corpus", "all", "bm25_and_network"): "BM25 + network, untrained",
-    ("static", "all", PEER): "`mine_hard_negatives`, MNRL, `static`",
     ("corpus", "all", "zero_shot"): "`corpus` before training",
     ("corpus", "none", "anmi"): "`corpus`, trained without labels",
     ("corpus", "none", "hybrid"): "all parts, without labels",
@@ -37,7 +32,6 @@ SHOWN: Final = {
     ("corpus", "all", "hybrid"): "**all parts (default)**",
 }
 BUCKETS: Final = ("all", "labelled", "unlabelled", "new")
-EPOCHS, RATE = 5, 2e-2
 
 
 def main() -> None:
@@ -58,7 +52,7 @@ def main() -> None:
             about |= {key: found[0][key] for key in ("date", "machine", "versions")}
             about["failed"] += found[0]["failed"]
             about["from"] |= found[0]["from"]
-            more = of_matrix(name, *found, collect=collect)
+            more = of_matrix(name, *found)
             measured = {cell["collection"] for cell in found[0]["cells"]}
             more = tuple(
                 [*rows_now, *(row for row in old[kind] if older(row, name, measured))]
@@ -76,7 +70,7 @@ def main() -> None:
     fill(PAGE, "native.py", table_of(rows, None, whole))
 
 
-def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, *, collect: bool) -> Any:
+def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame) -> Any:
     """Return rows and paired tests of a matrix, by completed judgments where a collection has them."""
     rows, tests = [], []
     encoder = "corpus" if name.startswith("native_") else "static"
@@ -99,14 +93,6 @@ def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, *, coll
         for bucket in BUCKETS:
             part = measured if bucket == "all" else measured[measured.documents == bucket]
             values[bucket] = part.groupby("query_id")[list(named)].mean().rename(columns=named)
-        first = WORK / name / cells[0]["folder"]
-        if name == "native_main" and ((first / f"{PEER}.parquet").is_file() or not collect):
-            found = peer(first, completed=kind == "completed")
-            asked = measured[measured.seed == cells[0]["seed"]].set_index("query_id").documents
-            for bucket in BUCKETS:
-                values[bucket][PEER] = found.reindex(
-                    asked.index[(bucket == "all") | (asked == bucket)]
-                )
         made = {
             "collection": collection,
             "encoder": encoder,
@@ -120,36 +106,6 @@ def of_matrix(name: str, results: dict[str, Any], queries: pd.DataFrame, *, coll
     return rows, tests
 
 
-def peer(folder: Path, *, completed: bool) -> pd.Series:
-    """Train by sentence-transformers alone on what a cell ingested; return nDCG@10 of every test query."""
-    from anmi.corpus.texts import document_texts
-    from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
-    from anmi.evaluation.retrieval import ranked
-    from anmi.retrieval.encoders import Encoder, load_encoder
-    from gpu import MNRL, mine_peer, train_peer
-
-    measured = folder / f"{PEER}.parquet"
-    if measured.is_file():
-        return pd.read_parquet(measured)[METRIC]
-    names = ("corpus", "queries", "qrels", "equivalents", "new_documents")
-    corpus, queries, qrels, equivalents, new = (table(folder, name) for name in names)
-    texts = pd.Series(document_texts(corpus), index=corpus.document_id)
-    pairs = qrels[qrels.relevance > 0].merge(queries[queries.split == "train"], on="query_id")
-    columns = {"anchor": pairs.text.tolist(), "positive": pairs.document_id.map(texts).tolist()}
-    model = load_encoder("static", MODELS)
-    data = mine_peer(columns, texts.drop(new.document_id).tolist(), model, 5)
-    how: dict[str, Any] = {"learning_rate": RATE, "warmup_steps": 0.1, "seed": 1, "bf16": False}
-    how |= {"num_train_epochs": EPOCHS, "batch_sampler": "no_duplicates", "use_cpu": True}
-    train_peer(model, data, MNRL, 64, **how)
-    asked = queries[(queries.split == "test") & queries.query_id.isin(qrels.query_id)]
-    truth = qrels[qrels.query_id.isin(asked.query_id)]
-    judged = completed_judgments(truth, equivalents) if completed else truth
-    run = ranked(Encoder.of(model), asked, qrels, corpus, 100)
-    found = evaluate(of_documents(judged, corpus), run, (10,))[[METRIC]]
-    found.to_parquet(measured)
-    return found[METRIC]
-
-
 def older(row: dict[str, Any], name: str, measured: set[str]) -> bool:
     """Tell whether an earlier row is of a collection of the matrix that was not measured again."""
     labels = "none" if name.endswith("_unlabelled") else "all"
@@ -160,7 +116,7 @@ def older(row: dict[str, Any], name: str, measured: set[str]) -> bool:
 
 def kept(row: dict[str, Any], name: str) -> bool:
     """Tell whether an earlier row stands for a matrix that was not run: `static` is as it was, `corpus` is not."""
-    same = name[:6] == row["encoder"] == "static" and row["system"] != PEER
+    same = name[:6] == row["encoder"] == "static"
     return same and row["collection"] in MATRICES[name].collections
 
 
@@ -170,20 +126,17 @@ def rows_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
         chosen = values[name][system].dropna()
         if chosen.empty:
             continue
-        more = {"encoder": "static", "seeds": 1} if system == PEER else {}
-        yield {"system": system, "bucket": name, **mean(chosen), **more}
+        yield {"system": system, "bucket": name, **mean(chosen)}
 
 
 def tests_of(values: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
-    """Yield paired tests: the hybrid against BM25 and the encoder, that against itself before training and the peer."""
+    """Yield paired tests: the hybrid against BM25 and the encoder, that against itself before training."""
     pairs = [
         ("hybrid", "bm25"),
         ("hybrid", "bm25_and_network"),
         ("hybrid", "network"),
         ("hybrid", "anmi"),
         ("anmi", "zero_shot"),
-        ("anmi", PEER),
-        ("hybrid", PEER),
     ]
     for (first, second), name in (
         (pair, name) for pair in pairs for name in BUCKETS if {*pair} <= {*values[name]}

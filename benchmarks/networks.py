@@ -1,14 +1,12 @@
-"""What training a network brings, beside the network before, BM25, and the road of sentence-transformers alone.
+"""What training a network brings: beside the network before, BM25, and sentence-transformers' own road.
 
-A cell is an encoder, a collection, a recipe and a seed: one `kedro run` in a data root of its own
-over the common store, which has embeddings and judgments of all cells. It keeps nDCG@10 of every
-test query and facts of the training. Cells of the same settings are skipped, so the script runs in
-pieces; ``--minutes`` starts no cell later than that. The peer mines by ``mine_hard_negatives`` and
-trains by MultipleNegativesRankingLoss on the labels that ours has, in as many epochs. Without a
-card, measure less: ``--max-length 128 --collections scifact api_docs --seeds 1``.
-
-Systems: what was trained and the network before, each alone and with BM25, and ``hybrid``, all
-parts of a search. Dev queries choose the weights. Judgments are completed where more is known.
+A cell is an encoder, a collection, a recipe and a seed: one `kedro run` in a data root of its own,
+over a store that all share. It keeps nDCG@10 of test queries and facts of the training. Cells of
+the same settings are skipped, so the script runs in pieces; ``--minutes`` starts no cell later.
+Without a card: ``--max-length 128 --collections scifact api_docs --seeds 1``. The peer mines by
+``mine_hard_negatives`` and trains by MultipleNegativesRankingLoss, on the same labels, without the
+new documents. ``hybrid`` are all parts; dev queries choose the weights of what is fused. Judgments
+are completed where more is known.
 """
 
 from __future__ import annotations
@@ -19,23 +17,46 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
+import torch
 
 import common
+import gpu
+from anmi.corpus.related import hits_of
+from anmi.corpus.texts import document_texts
+from anmi.evaluation.generalisation import buckets, trained_positives
+from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
 from anmi.evaluation.significance import holm
 from anmi.judging.fused import shipped
+from anmi.pipelines.evaluation.search import (
+    Split,
+    encoded,
+    labelled_share,
+    queries_of_split,
+    runs_of_parts,
+)
+from anmi.pipelines.params import DenseParams
+from anmi.pipelines.training.nodes import labels_used
+from anmi.retrieval import e5
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import load_encoder
+from anmi.retrieval.model_folder import MINILM_PACKAGE
+from anmi.search import HybridSearch, Part
+from anmi.search.fit import fit_on_dev, fused_run
+from anmi.store import Store
 from common import DATA, METRIC, MODELS, ROOT, STORE, artifact, kedro, mean, paired, table
+from few_labels import worse
 
 WORK: Final = common.WORK / "networks"
 PAGE: Final = ROOT / "docs" / "results.md"
 ENCODERS: Final = ("minilm", "e5")
-# With the settings of ingestion; fewer training queries where all would take hours.
-COLLECTIONS: Final = {
+# With settings of ingestion: fewer training queries where all would take hours.
+COLLECTIONS: Final[dict[str, dict[str, str]]] = {
     "scifact": {},
     "api_docs": {},
     "medquad": {},
@@ -44,11 +65,9 @@ COLLECTIONS: Final = {
     "kg_webnlg/beir_en": {"ingestion.max_queries": "3000"},
 }
 PEER: Final = "mine_hard_negatives"
-RECIPES: Final = {
-    **{
-        name: {"recipe": name}
-        for name in ("in_batch", "nv_retriever", "anmi_labels_only", "anmi", "random", "naive_top")
-    },
+NAMES: Final = ("in_batch", "nv_retriever", "anmi_labels_only", "anmi", "random", "naive_top")
+RECIPES: Final[dict[str, dict[str, str]]] = {
+    **{name: {"recipe": name} for name in NAMES},
     "pseudo_queries": {"recipe": "anmi", "training.options.labels": "0"},
     "anmi_last_weights": {"recipe": "anmi", "training.options.alpha": "1"},
     PEER: {},
@@ -62,24 +81,30 @@ SYSTEMS: Final = {
 }
 # What needs no training.
 BEFORE: Final = ("bm25", "zero_shot", "bm25_and_zero_shot")
+# Lines of the page.
+SHOWN: Final = {
+    "zero_shot": "untrained",
+    "trained": "",
+    "bm25_and_zero_shot": "untrained + BM25",
+    "bm25_and_trained": " + BM25",
+    "hybrid": ", all parts",
+}
 BUCKETS: Final = ("all", "labelled", "unlabelled", "new")
-# Questions: a system of a recipe, and what it is compared with, of another recipe or the same.
-QUESTIONS: Final = (
-    ("trained over before", None, "trained", "zero_shot"),
-    ("with BM25, trained over before", None, "bm25_and_trained", "bm25_and_zero_shot"),
-    ("all parts over BM25 and before", None, "hybrid", "bm25_and_zero_shot"),
-    *(
-        ("anmi over others", other, system, system)
-        for other in ("in_batch", "nv_retriever", PEER)
-        for system in ("trained", "hybrid")
-    ),
-)
+START: Final = "trained over before"
+# A system, what it is compared with, and of which recipes; None: every one with its own start.
+QUESTIONS: Final[dict[str, tuple[str, str, tuple[str, ...] | None]]] = {
+    START: ("trained", "zero_shot", None),
+    f"{START}, with BM25": ("bm25_and_trained", "bm25_and_zero_shot", None),
+    "all parts over BM25 and before": ("hybrid", "bm25_and_zero_shot", None),
+    "anmi over others": ("trained", "trained", ("in_batch", "nv_retriever", PEER)),
+    "anmi over others, all parts": ("hybrid", "hybrid", ("in_batch", "nv_retriever", PEER)),
+}
 DEPTH: Final = 100
+# Of the peer; epochs and negatives unless the settings name others.
 EPOCHS: Final = 5
 NEGATIVES: Final = 7
 BATCH: Final = 64
 RATE: Final = 2e-5
-MOST_P: Final = 0.05
 
 
 class Point(NamedTuple):
@@ -127,21 +152,19 @@ def run(point: Point, settings: Mapping[str, str]) -> None:
     place = f"beir:{DATA / point.collection}" if is_file else point.collection
     words = ",".join(f"{name}={value}" for name, value in {"collection": place, **settings}.items())
     is_peer = point.recipe == PEER
-    wanted = "bm25_index,equivalents" if is_peer else "part_runs,dev_part_runs,equivalents"
+    outputs = "equivalents," + ("bm25_index" if is_peer else "part_runs,dev_part_runs")
     started = time.monotonic()
-    code = kedro(
-        "run", "--to-outputs", wanted, "--params", words, data=root, store=STORE, check=False
-    )
-    if code:
+    places: dict[str, Any] = {"data": root, "store": STORE, "check": False}
+    if kedro("run", "--to-outputs", outputs, "--params", words, **places):
         print(f"failed: {point}", flush=True)
         return
     if is_peer:
         summary, runs, dev_runs = train_peer(root, point, settings)
     else:
         summary = json.loads(artifact(root, "training_summary.json").read_text("utf-8"))
-        runs, dev_runs = table(root, "part_runs"), table(root, "dev_part_runs")
-    measured, weights = measure(root, runs, dev_runs, summary)
-    measured.to_parquet(point.folder / "values.parquet")
+        runs, dev_runs = (table(root, name) for name in ("part_runs", "dev_part_runs"))
+    values, weights = measure(root, runs, dev_runs, summary)
+    values.to_parquet(point.folder / "values.parquet")
     names = ("rows", "pseudo_queries", "steps", "epochs", "seconds", "alpha", "alphas", "unchanged")
     cell = {
         "params": settings,
@@ -154,272 +177,182 @@ def run(point: Point, settings: Mapping[str, str]) -> None:
     }
     file.write_text(json.dumps(cell, indent=1), encoding="utf-8")
     shutil.rmtree(root)
-    means = measured.drop(columns="bucket").mean().round(3).to_dict()
-    print(*point, f"{cell['seconds']} s", f"alpha {summary.get('alpha')}", means, flush=True)
+    means = values.drop(columns="bucket").mean().round(3).to_dict()
+    print(*point, f"{cell['seconds']} s, alpha {summary.get('alpha')}", means, flush=True)
 
 
 def train_peer(
     root: Path, point: Point, settings: Mapping[str, str]
 ) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
-    """Train by sentence-transformers alone; return a summary, and what the parts rank for test and dev queries."""
-    import torch
-
-    import gpu
-    from anmi.corpus.texts import document_texts
-    from anmi.pipelines.evaluation.search import encoded, runs_of_parts
-    from anmi.pipelines.params import DenseParams
-    from anmi.retrieval.bm25 import BM25Index
-    from anmi.retrieval.encoders import load_encoder
-    from anmi.search import HybridSearch, Part
-    from anmi.store import Store
-
+    """Train by sentence-transformers; return a summary, and what parts rank for test and dev queries."""
     started = time.monotonic()
     max_length = int(settings["dense.max_length"])
     epochs = int(settings.get("training.options.epochs", EPOCHS))
     negatives = int(settings.get("training.options.negatives", NEGATIVES))
-    corpus, queries, qrels = (table(root, name) for name in ("corpus", "queries", "qrels"))
-    new = table(root, "new_documents")
-    texts = pd.Series(document_texts(corpus), index=corpus.document_id)
-    pairs = qrels[qrels.relevance > 0].merge(queries[queries.split == "train"], on="query_id")
-    pairs = pairs[pairs.document_id.isin(texts.index) & ~pairs.document_id.isin(new.document_id)]
+    test, dev, _ = splits(root, {})
+    queries, new = (table(root, name) for name in ("queries", "new_documents"))
+    texts = pd.Series(document_texts(test.corpus), index=test.corpus.document_id)
+    texts = texts.drop(new.document_id)
+    pairs = test.qrels[test.qrels.relevance > 0].merge(queries[queries.split == "train"], "inner")
+    pairs = pairs[pairs.document_id.isin(texts.index)]
     columns = {"anchor": pairs.text.tolist(), "positive": texts[pairs.document_id].tolist()}
     torch.manual_seed(point.seed)
     model = load_encoder(point.encoder, MODELS, max_length=max_length)
     with torch.autocast(gpu.DEVICE, torch.bfloat16, enabled=gpu.IS_BFLOAT16):
-        mined = gpu.mine_peer(columns, texts.drop(new.document_id).tolist(), model, negatives)
-    prompts = {
-        name: model.prompts.get("query" if name == "anchor" else "document", "")
-        for name in mined.column_names
+        mined = gpu.mine_peer(columns, texts.tolist(), model, negatives)
+    sides = {name: "query" if name == "anchor" else "document" for name in mined.column_names}
+    options = {
+        "prompts": {name: model.prompts[side] for name, side in sides.items()},
+        "learning_rate": RATE,
+        "warmup_steps": 0.1,
+        "num_train_epochs": epochs,
+        "batch_sampler": "no_duplicates",
+        "seed": point.seed,
     }
-    how: dict[str, Any] = {"learning_rate": RATE, "warmup_steps": 0.1, "seed": point.seed}
-    how |= {"num_train_epochs": epochs, "batch_sampler": "no_duplicates", "prompts": prompts}
-    gpu.train_peer(model, mined, gpu.MNRL, BATCH, **how)
+    gpu.train_peer(model, mined, gpu.MNRL, BATCH, **options)
     model.save(str(root / "peer"), create_model_card=False)
-    seconds = round(time.monotonic() - started, 1)
+    summary = {"rows": len(mined), "epochs": epochs, "seconds": time.monotonic() - started}
     dense = DenseParams(max_length=max_length)
     networks = {"network": dense.of(point.encoder), "dense": dense.as_saved(str(root / "peer"))}
-    summary = {"rows": len(mined), "pairs": len(pairs), "epochs": epochs, "seconds": seconds}
-    splits = [split_of(root, name, summary) for name in ("test", "dev")]
-    dev_texts = splits[1].queries.text.tolist()
     parts = [Part("bm25", BM25Index.load(artifact(root, "bm25_index")))]
     for name, encoder in networks.items():
-        parts.append(encoded(name, encoder, corpus, dev_texts, Store(STORE)))
-    search = HybridSearch.build(parts, corpus, depth=DEPTH, about={})
-    test_runs, dev_runs = (runs_of_parts(search, split, DEPTH) for split in splits)
-    return summary, test_runs, dev_runs
+        parts.append(encoded(name, encoder, test.corpus, dev.queries.text.tolist(), Store(STORE)))
+    search = HybridSearch.build(parts, test.corpus, depth=DEPTH, about={})
+    return summary, *(runs_of_parts(search, split, DEPTH) for split in (test, dev))
 
 
-def labels_of(root: Path, summary: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the queries whose labels a training used, and those of test."""
-    from anmi.pipelines.evaluation.search import labelled_share
-    from anmi.pipelines.training.nodes import labels_used
-
-    queries = table(root, "queries")
-    seed = summary.get("seed", 0)
-    return labels_used(queries[:0], queries, labelled_share(summary), seed)[1]
-
-
-def split_of(root: Path, name: str, summary: Mapping[str, Any]) -> Any:
-    """Return the queries of a split that have a label, with corpus and labels."""
-    from anmi.pipelines.evaluation.search import queries_of_split
-
-    qrels = table(root, "qrels")
-    return queries_of_split(table(root, "corpus"), labels_of(root, summary), qrels, None, name)
+def splits(root: Path, summary: Mapping[str, Any]) -> tuple[Split, Split, set[str]]:
+    """Return labelled test and dev queries, and the positives of the labels that a training used."""
+    corpus, queries, qrels = (table(root, name) for name in ("corpus", "queries", "qrels"))
+    share = labelled_share(summary)
+    _, known = labels_used(queries[:0], queries, share, summary.get("seed", 0))
+    test, dev = (queries_of_split(corpus, known, qrels, None, name) for name in ("test", "dev"))
+    return test, dev, trained_positives(known, qrels, ["train"])
 
 
 def measure(
     root: Path, runs: pd.DataFrame, dev_runs: pd.DataFrame, summary: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
-    """Return nDCG@10 of test queries by system with their ``bucket``, and the weights of what is fused."""
-    from anmi.corpus.related import hits_of
-    from anmi.evaluation.generalisation import buckets, trained_positives
-    from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
-    from anmi.search.fit import fit_on_dev, fused_run
-
-    test, dev = (split_of(root, name, summary) for name in ("test", "dev"))
+    """Return nDCG@10 of test queries by system, with their ``bucket``, and the weights of what is fused."""
+    test, dev, positives = splits(root, summary)
     corpus = test.corpus
-    labels = of_documents(test.qrels[test.qrels.query_id.isin(test.queries.query_id)], corpus)
+    labels = test.qrels[test.qrels.query_id.isin(test.queries.query_id)]
+    labels = of_documents(labels, corpus)
     equivalents = table(root, "equivalents")
-    truth = labels
-    if len(equivalents):
-        truth = completed_judgments(labels, equivalents)
-    trained = trained_positives(labels_of(root, summary), test.qrels, ["train"])
-    positives, new = (
+    truth = completed_judgments(labels, equivalents) if len(equivalents) else labels
+    trained, new = (
         set(hits_of(corpus)[corpus.document_id.isin(ids)])
-        for ids in (trained, table(root, "new_documents").document_id)
+        for ids in (positives, table(root, "new_documents").document_id)
     )
+    there = [*runs.part.unique()]
     values = {}
     weights = {}
-    for system, parts in {**SYSTEMS, "hybrid": tuple(runs.part.unique())}.items():
-        names = tuple(name if name in {*runs.part} else "zero_shot" for name in parts)
-        chosen = {names[0]: 1.0}
+    for system, parts in {**SYSTEMS, "hybrid": there}.items():
+        names = [name if name in there else "zero_shot" for name in parts]
+        weights[system] = {names[0]: 1.0}
         if len(names) > 1:
-            fitted = {"names": names, "positives": positives, "depth": DEPTH, "seed": 1}
-            chosen = weights[system] = fit_on_dev(dev_runs, *dev, **fitted)["weights"]
-        settings = {"method": "convex", "weights": chosen, "depth": DEPTH}
-        values[system] = evaluate(truth, fused_run(runs, *test, settings, DEPTH), (10,))[METRIC]
-    measured = pd.DataFrame(values)
-    return measured.assign(bucket=buckets(measured.index, labels, positives, new)), weights
+            options: dict[str, Any] = {"positives": trained, "depth": DEPTH, "seed": 1}
+            weights[system] = fit_on_dev(dev_runs, *dev, names=names, **options)["weights"]
+        search = {"method": "convex", "weights": weights[system], "depth": DEPTH}
+        values[system] = evaluate(truth, fused_run(runs, *test, search, DEPTH), (10,))[METRIC]
+    by_system = pd.DataFrame(values)
+    return by_system.assign(bucket=buckets(by_system.index, labels, trained, new)), weights
 
 
 # --- result ---
 
 
-class Measured(NamedTuple):
-    """All seeds of a recipe: what they have in common and nDCG@10 by query, system and seed."""
-
-    facts: dict[str, Any]
-    values: pd.DataFrame
-
-    def of(self, system: str, bucket: str) -> pd.Series:
-        """Return each query's mean over seeds; a query may be of another bucket in another seed."""
-        rows = self.values if bucket == "all" else self.values[self.values.bucket == bucket]
-        return rows.groupby(level=0)[system].mean()
-
-
-def measured_cells() -> dict[tuple[str, str, str], Measured]:
-    """Return what was measured, by encoder, collection and recipe."""
-    cells = {}
-    for key in itertools.product(ENCODERS, COLLECTIONS, RECIPES):
-        files = sorted(Point(*key, seed=0).folder.parent.glob("*/cell.json"))
-        if files:
-            about = [json.loads(file.read_text("utf-8")) for file in files]
-            facts = {
-                "encoder": key[0],
-                "collection": key[1],
-                "recipe": key[2],
-                "seeds": len(files),
-                "device": " + ".join(sorted({cell["machine"]["device"] for cell in about})),
-                "max_length": " + ".join(sorted({str(cell["max_length"]) for cell in about})),
-            }
-            values = [pd.read_parquet(file.with_name("values.parquet")) for file in files]
-            alphas = {
-                name: [cell["training"].get(name) for cell in about] for name in ("alpha", "alphas")
-            }
-            seconds = [cell["seconds"] for cell in about]
-            cells[key] = Measured(facts | alphas | {"seconds": seconds}, pd.concat(values))
-    return cells
+def values_of(values: pd.DataFrame, system: str, bucket: str) -> pd.Series:
+    """Return each query's mean over the seeds in which it is of a bucket."""
+    rows = values if bucket == "all" else values[values.bucket == bucket]
+    return rows.groupby(level=0)[system].mean()
 
 
 def collect() -> dict[str, Any]:
     """Return the result of the cells that are there."""
-    cells = measured_cells()
+    cells = []
+    values = {}
+    lacking = []
+    for key in itertools.product(ENCODERS, COLLECTIONS, RECIPES):
+        files = sorted(Point(*key, seed=0).folder.parent.glob("*/cell.json"))
+        facts = dict(zip(Point._fields, key, strict=False))
+        cells += [facts | json.loads(file.read_text("utf-8")) for file in files]
+        if files:
+            parts = [pd.read_parquet(file.with_name("values.parquet")) for file in files]
+            values[key] = pd.concat(parts)
+        else:
+            lacking.append(" ".join(key))
     rows = []
-    for key, cell in cells.items():
-        is_first = next(other for other in cells if other[:2] == key[:2]) == key
-        for system, bucket in itertools.product(cell.values.drop(columns="bucket"), BUCKETS):
-            values = cell.of(system, bucket)
-            if len(values) and (is_first or system not in BEFORE):
-                facts = dict(zip(("encoder", "collection", "recipe"), key, strict=True))
-                recipe = {"recipe": None} if system in BEFORE else {}
-                rows.append(facts | recipe | {"system": system, "bucket": bucket, **mean(values)})
-    lacking = [key for key in itertools.product(ENCODERS, COLLECTIONS, RECIPES) if key not in cells]
-    return {
-        "about": common.about(),
-        "cells": [cell.facts for cell in cells.values()],
-        "rows": rows,
-        "tests": tests_of(cells),
-        "not_measured": [" ".join(key) for key in lacking],
-    }
+    for key, measured in values.items():
+        is_first = next(other for other in values if other[:2] == key[:2]) == key
+        for system, bucket in itertools.product(measured.drop(columns="bucket"), BUCKETS):
+            per_query = values_of(measured, system, bucket)
+            if len(per_query) and (is_first or system not in BEFORE):
+                names = (*key[:2], None) if system in BEFORE else key
+                facts = dict(zip(Point._fields, names, strict=False))
+                rows.append(facts | {"system": system, "bucket": bucket, **mean(per_query)})
+    result = {"about": common.about(), "cells": cells, "rows": rows, "tests": tests_of(values)}
+    return result | {"not_measured": lacking}
 
 
-def tests_of(cells: Mapping[tuple[str, str, str], Measured]) -> list[dict[str, Any]]:
+def tests_of(values: Mapping[tuple[str, ...], pd.DataFrame]) -> list[dict[str, Any]]:
     """Return paired tests, p-values corrected by Holm over all that answer one question."""
     tests = []
-    for (question, over, system, than), (key, cell) in itertools.product(QUESTIONS, cells.items()):
-        other = cells.get((*key[:2], over)) if over else cell
-        is_asked = over is None or key[2] == "anmi"
-        same = other and all(other.facts[name] == cell.facts[name] for name in ("max_length",))
-        for bucket in BUCKETS if is_asked and same else ():
-            both = pd.concat([cell.of(system, bucket), other.of(than, bucket)], axis=1).dropna()
-            if len(both) > 1:
-                facts = dict(zip(("encoder", "collection", "recipe"), key, strict=True))
-                facts |= {"question": question, "system": system, "over": over or than}
-                difference = paired(*both.to_numpy().T)
-                tests.append(facts | {"bucket": bucket, "queries": len(both)} | difference)
-    for question in {test["question"] for test in tests}:
-        family = [test for test in tests if test["question"] == question]
-        corrected = holm([test["p_value"] for test in family])
-        for test, p_holm in zip(family, np.round(corrected, 5).tolist(), strict=True):
-            test["p_holm"] = p_holm
+    for question, (system, than, others) in QUESTIONS.items():
+        family = []
+        pairs = [(key, key) for key in values if others is None]
+        pairs += [((*key[:2], "anmi"), key) for key in values if key[2] in (others or ())]
+        for (key, other), bucket in itertools.product(pairs, BUCKETS):
+            if key in values:
+                both = [values_of(values[key], system, bucket)]
+                both.append(values_of(values[other], than, bucket))
+                aligned = pd.concat(both, axis=1).dropna()
+                facts = dict(zip(Point._fields, key, strict=False)) | {"question": question}
+                facts |= {"system": system, "over": than if key == other else other[2]}
+                facts |= {"bucket": bucket, "queries": len(aligned)}
+                family += [facts | paired(*aligned.to_numpy().T)] if len(aligned) > 1 else []
+        for test, p_holm in zip(family, holm([test["p_value"] for test in family]), strict=True):
+            tests.append(test | {"p_holm": round(float(p_holm), 5)})
     return tests
 
 
 def page_table(document: Mapping[str, Any]) -> str:
     """Return a table with a line for each encoder, system and recipe, and a column for each collection.
 
-    Bold is significantly above the network before training, ▼ below.
+    Bold is significantly above the network before training (with BM25, if that is beside it), ▼
+    below.
     """
-    cells = pd.DataFrame(document["rows"]).fillna({"recipe": ""})
-    keys = ["encoder", "system", "recipe", "collection", "bucket"]
-    values = cells.set_index(keys).ndcg_10.to_dict()
+    names = ("encoder", "system", "recipe", "collection", "bucket")
+    starts = [name for name, (*_, others) in QUESTIONS.items() if others is None]
     tests = {
-        tuple(test[name] for name in keys): test
+        tuple(test[name] for name in names): test["difference"]
         for test in document["tests"]
-        if test["question"] in {question for question, over, *_ in QUESTIONS if over is None}
+        if test["question"] in starts and test["p_holm"] < 0.05
     }
-    names = {"trained": "", "bm25_and_trained": " + BM25", "hybrid": ", all parts"}
-    collections = [*cells.collection.unique()]
+    texts = {}
+    for row in document["rows"]:
+        key = tuple(row[name] for name in names)
+        text = f"{row['ndcg_10']:.3f}".lstrip("0")
+        difference = tests.get(key, 0)
+        texts[key] = f"**{text}**" if difference > 0 else text + "▼" * (difference < 0)
+    collections = [*dict.fromkeys(key[3] for key in texts)]
     lines = []
-    for encoder in cells.encoder.unique():
-        for before, (system, suffix) in zip(
-            ("zero_shot", "bm25_and_zero_shot", ""), names.items(), strict=True
-        ):
-            for name, recipe in ((before, ""), *((system, each) for each in RECIPES)):
-                line = [shown(values, tests, (encoder, name, recipe, each)) for each in collections]
-                if {*line} != {"–"}:
-                    called = f"`{recipe}`" if recipe else "untrained"
-                    lines.append([f"{encoder}: {called}{suffix}", *line])
-    return common.markdown(["system", *collections], lines)
-
-
-def shown(
-    values: Mapping[tuple[str, ...], float],
-    tests: Mapping[tuple[str, ...], Mapping[str, Any]],
-    key: Sequence[str],
-) -> str:
-    """Return nDCG@10 by bucket."""
-    texts = []
-    for bucket in BUCKETS:
-        value = values.get((*key, bucket))
-        test = tests.get((*key, bucket), {"p_holm": 1.0, "difference": 0.0})
-        text = "–" if value is None else f"{value:.3f}".lstrip("0")
-        if test["p_holm"] < MOST_P:
-            text = f"**{text}**" if test["difference"] > 0 else f"{text}▼"
-        texts.append(text)
-    return "/".join(texts) if {*texts} != {"–"} else "–"
-
-
-# --- all cells ---
-
-
-def lacking(encoder: str) -> str:
-    """Return why an encoder cannot be measured here, empty where it can."""
-    from anmi.retrieval import e5
-    from anmi.retrieval.model_folder import MINILM_PACKAGE
-
-    if encoder == "e5":
-        return "" if e5.is_at_hand(MODELS) else f"the package {e5.PACKAGE} is not installed"
-    is_there = importlib.util.find_spec(MINILM_PACKAGE) is not None
-    return "" if is_there else f"the package {MINILM_PACKAGE} is not installed"
-
-
-def points(encoders: Sequence[str], *others: Sequence[Any]) -> Iterator[Point]:
-    """Yield what is to be measured, all of the first seed first."""
-    for encoder in encoders:
-        if reason := lacking(encoder):
-            print(f"skipped: {encoder}, since {reason}", flush=True)
-    usable = [encoder for encoder in encoders if not lacking(encoder)]
-    collections, recipes, seeds = others
-    for seed, *rest in itertools.product(seeds, usable, collections, recipes):
-        yield Point(*rest, seed)
+    for encoder, system in itertools.product(dict.fromkeys(key[0] for key in texts), SHOWN):
+        for recipe in dict.fromkeys(key[2] for key in texts if key[:2] == (encoder, system)):
+            of = (encoder, system, recipe)
+            line = [encoder, (f"`{recipe}`" if recipe else "") + SHOWN[system]]
+            for collection in collections:
+                figures = [texts.get((*of, collection, bucket), "–") for bucket in BUCKETS]
+                line.append("/".join(figures) if {*figures} != {"–"} else "–")
+            lines.append(line)
+    return common.markdown(["network", "system", *collections], lines)
 
 
 def main() -> None:
     arguments = common.parser(__doc__)
     choices = {"encoders": ENCODERS, "collections": COLLECTIONS, "recipes": RECIPES}
-    for name, values in choices.items():
-        arguments.add_argument(f"--{name}", nargs="+", choices=values, default=list(values))
+    for name, names in choices.items():
+        arguments.add_argument(f"--{name}", nargs="+", choices=names, default=list(names))
     arguments.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     arguments.add_argument("--max-length", type=int, default=256, help="tokens of a text")
     arguments.add_argument("--params", default="", help="settings of all runs, as of `kedro run`")
@@ -429,16 +362,24 @@ def main() -> None:
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{WORK / 'mlflow.db'}")
     WORK.mkdir(parents=True, exist_ok=True)
     more = dict(part.split("=", 1) for part in filter(None, options.params.split(",")))
+    has_minilm = importlib.util.find_spec(MINILM_PACKAGE) is not None
+    is_there = {"minilm": has_minilm, "e5": e5.is_at_hand(MODELS)}
+    for name in (name for name in options.encoders if not is_there[name]):
+        print(f"skipped: {name}, whose package is not installed", flush=True)
+    usable = [name for name in options.encoders if is_there[name]]
     started = time.monotonic()
-    if not options.collect:
-        for point in points(options.encoders, options.collections, options.recipes, options.seeds):
-            if time.monotonic() - started > 60 * options.minutes:
-                print(f"stopped before {point}, after {options.minutes:g} minutes", flush=True)
-                return
-            run(point, point.settings(options.max_length, more))
+    cells = itertools.product(options.seeds, usable, options.collections, options.recipes)
+    for seed, *place in () if options.collect else cells:
+        if time.monotonic() - started > 60 * options.minutes:
+            print(f"stopped after {options.minutes:g} minutes", flush=True)
+            break
+        point = Point(*place, seed)
+        run(point, point.settings(options.max_length, more))
     document = collect()
     common.save("networks", document)
     common.fill(PAGE, "networks.py", page_table(document))
+    on_new = [test for test in document["tests"] if test["bucket"] == "new"]
+    print("new documents below before:", worse([x for x in on_new if x["question"] == START]))
 
 
 if __name__ == "__main__":
