@@ -244,11 +244,9 @@ def measure(
         set(hits_of(corpus)[corpus.document_id.isin(ids)])
         for ids in (positives, table(root, "new_documents").document_id)
     )
-    there = [*runs.part.unique()]
     values = {}
     weights = {}
-    for system, parts in {**SYSTEMS, "hybrid": there}.items():
-        names = [name if name in there else "zero_shot" for name in parts]
+    for system, names in {**SYSTEMS, "hybrid": [*runs.part.unique()]}.items():
         weights[system] = {names[0]: 1.0}
         if len(names) > 1:
             options: dict[str, Any] = {"positives": trained, "depth": DEPTH, "seed": 1}
@@ -275,8 +273,9 @@ def collect() -> dict[str, Any]:
     lacking = []
     for key in itertools.product(ENCODERS, COLLECTIONS, RECIPES):
         files = sorted(Point(*key, seed=0).folder.parent.glob("*/cell.json"))
-        facts = dict(zip(Point._fields, key, strict=False))
-        cells += [facts | json.loads(file.read_text("utf-8")) for file in files]
+        for file in files:
+            point = Point(*key, int(file.parent.name.removeprefix("seed")))
+            cells.append(point._asdict() | json.loads(file.read_text("utf-8")))
         if files:
             parts = [pd.read_parquet(file.with_name("values.parquet")) for file in files]
             values[key] = pd.concat(parts)

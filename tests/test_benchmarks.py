@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -243,6 +244,98 @@ def test_regret_is_what_the_best_of_the_others_has_more() -> None:
         "1 of 1, uncorrected 1",
         "0 of 2, uncorrected 2",
     ]
+
+
+# --- networks ---
+
+
+@pytest.fixture
+def networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    module = script("networks")
+    monkeypatch.setattr(module, "WORK", tmp_path)
+    return module
+
+
+def write_cell(point: Any, gain: float, new: list[int]) -> None:
+    """Write a cell of 40 queries, of which training finds those of new documents worse and others better."""
+    ids = [str(number) for number in range(40)]
+    start = np.linspace(0.1, 0.6, 40)
+    is_new = np.isin(np.arange(40), new)
+    trained = start + np.where(is_new, -0.1, gain)
+    values = pd.DataFrame({"bm25": 0.5, "zero_shot": start, "trained": trained}, index=ids)
+    values = values.assign(bm25_and_zero_shot=start, bm25_and_trained=trained, hybrid=trained)
+    point.folder.mkdir(parents=True)
+    values = values.assign(bucket=np.where(is_new, "new", "labelled"))
+    values.to_parquet(point.folder / "values.parquet")
+    cell = {"params": {"encoder": "minilm"}, "max_length": 32}
+    (point.folder / "cell.json").write_text(json.dumps(cell))
+
+
+def test_cells_become_rows_tests_and_a_table(networks: ModuleType) -> None:
+    for seed, new in ((1, [*range(10)]), (2, [*range(5, 15)])):
+        for recipe, gain in (("in_batch", 0.1), ("anmi", 0.2)):
+            write_cell(networks.Point("minilm", "scifact", recipe, seed), gain, new)
+    result = networks.collect()
+    assert [cell["seed"] for cell in result["cells"]] == [1, 2, 1, 2]
+    rows = {(row["recipe"], row["system"], row["bucket"]): row for row in result["rows"]}
+    assert rows["anmi", "trained", "new"]["queries"] == 15
+    assert rows["anmi", "trained", "labelled"]["queries"] == 35
+    assert {recipe for recipe, system, _ in rows if system == "zero_shot"} == {None}
+    assert "minilm scifact random" in result["not_measured"]
+    assert "minilm scifact anmi" not in result["not_measured"]
+    tests = {(test["recipe"], test["over"], test["bucket"]): test for test in result["tests"]}
+    assert tests["in_batch", "zero_shot", "new"]["difference"] == pytest.approx(-0.1)
+    assert tests["anmi", "in_batch", "labelled"]["difference"] == pytest.approx(0.1)
+    assert all(test["p_holm"] >= test["p_value"] for test in result["tests"])
+    lines = networks.page_table(result).splitlines()
+    (line,) = (line for line in lines if "`in_batch` |" in line)
+    every, labelled, unlabelled, new_documents = line.split("|")[-2].strip().split("/")
+    assert labelled.startswith("**.") and unlabelled == "–" and new_documents.endswith("▼")
+    assert lines[2].split("|")[2].strip() == "untrained" and every != "–"
+
+
+def test_a_cell_of_the_same_settings_is_not_run_again(
+    networks: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    point = networks.Point("minilm", "scifact", "anmi", 1)
+    write_cell(point, 0.1, [0])
+    monkeypatch.setattr(networks, "kedro", lambda *words, **places: 1)
+    networks.run(point, {"encoder": "minilm"})
+    assert capsys.readouterr().out == "" and point.folder.is_dir()
+    networks.run(point, {"encoder": "minilm", "training.options.epochs": "1"})
+    assert capsys.readouterr().out.startswith("failed: Point(") and not point.folder.is_dir()
+
+
+def test_queries_are_measured_by_what_training_saw(networks: ModuleType, tmp_path: Path) -> None:
+    names = ["a", "b", "c", "d"]
+    columns = {"query_id": names, "document_id": names, "relevance": 1}
+    splits = ["train", "test", "test", "test"]
+    qrels = pd.DataFrame({**columns, "split": splits})
+    qrels.loc[1, "document_id"] = "a"
+    documents = [*names, "e"]
+    corpus = pd.DataFrame({"document_id": documents, "title": "", "text": documents})
+    tables = {
+        "corpus": corpus,
+        "queries": pd.DataFrame({"query_id": names, "text": names, "split": splits}),
+        "qrels": qrels,
+        "new_documents": pd.DataFrame({"document_id": ["d"], "split": "test"}),
+        "equivalents": pd.DataFrame({"query_id": [], "document_id": []}, dtype=str),
+    }
+    for name, table in tables.items():
+        folder = tmp_path / "02_intermediate" / f"{name}.parquet" / "1"
+        folder.mkdir(parents=True)
+        table.to_parquet(folder / f"{name}.parquet")
+    relevant = qrels[1:].assign(rank=1, score=1.0)
+    other = relevant.assign(document_id="e", rank=2, score=0.5)
+    swapped = relevant.assign(rank=2, score=0.5), other.assign(rank=1, score=1.0)
+    trained = pd.concat([relevant, other]).assign(part="dense")
+    parts = [pd.concat(swapped).assign(part=name) for name in ("bm25", "network")]
+    runs = pd.concat([trained, *parts]).assign(spread=1.0)
+    values, weights = networks.measure(tmp_path, runs, runs[:0], {})
+    assert values.bucket.to_dict() == {"b": "labelled", "c": "unlabelled", "d": "new"}
+    assert values.trained.tolist() == [1, 1, 1]
+    assert values.zero_shot.tolist() == pytest.approx([0.6309] * 3, abs=1e-4)
+    assert weights["trained"] == {"dense": 1.0} and sum(weights["hybrid"].values()) == 1
 
 
 # --- speed ---
