@@ -163,6 +163,7 @@ def test_tables_are_those_of_the_results(
         ),
         ("docs/results.md", "ablation.py"): ablation.page_table(rows_of("ablation.json")),
         ("docs/results.md", "claims"): claims.page_table(rows_of("claims.json")),
+        ("docs/results.md", "networks.py"): script("networks").page_table(common.load("networks")),
         ("docs/results.md", "dnh.py"): script("dnh").page_table(rows_of("dnh.json")),
         ("docs/search.md", "sparse.py"): sparse.table_of(common.load("sparse")),
         ("docs/production.md", "scale.py"): scale.nodes_table(common.load("scale")["runs"]),
