@@ -95,7 +95,8 @@ def chosen_by(
     start: np.ndarray, values: np.ndarray, *, is_pseudo: bool
 ) -> tuple[Alpha, list[dict[str, object]]]:
     members = np.full(len(values), is_pseudo)
-    choice = AlphaChoice(Dev(start, values), members, np.ones(len(values), bool), seed=1)
+    unlabelled = np.ones(len(values), bool)
+    choice = AlphaChoice(Dev(start, values), members, unlabelled, ~unlabelled, seed=1)
     return choice(Table), choice.curve
 
 
@@ -108,6 +109,19 @@ def test_the_start_is_kept_by_the_word_of_labels_alone() -> None:
     assert [row["alpha"] for row in curve] == [START, *ALPHAS]
     assert curve[1]["ndcg@10"] == pytest.approx(values[:, 0].mean(), abs=1e-4)
     assert {row["queries"] for row in curve} == {"unlabelled"}
+    assert curve[0]["low"] == curve[0]["high"] == curve[0]["ndcg@10"]
+    assert all(row["high"] < curve[0]["ndcg@10"] for row in curve[1:])
+
+
+def test_the_curve_has_new_documents_apart() -> None:
+    values = falling(90, slope=0.1)
+    is_new = np.arange(90) < 30
+    is_pseudo = np.arange(90) >= 85
+    is_unlabelled = np.arange(90) < 60
+    choice = AlphaChoice(Dev(values[:, 0], values), is_pseudo, is_unlabelled, is_new, seed=1)
+    choice(Table)
+    counts = {row["queries"]: row["count"] for row in choice.curve}
+    assert counts == {"labelled": 25, "unlabelled": 30, "new": 30, "pseudo": 5}
 
 
 def test_labels_that_prove_nothing_do_not_throw_training_away() -> None:

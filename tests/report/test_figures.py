@@ -73,17 +73,23 @@ def test_gradients_and_losses_are_shown_with_the_steps_at_which_a_stage_begins()
 
 def test_what_was_kept_of_a_training_is_shown_by_kind_of_dev_query():
     curve = [
-        {"alpha": alpha, "queries": kind, "count": count, "ndcg@10": 0.6 if alpha == 1.0 else 0.5}
-        for alpha in ("start", 1.0)
-        for kind, count in (("labelled", 90), ("pseudo", 30))
+        {"alpha": alpha, "queries": kind, "count": count, "ndcg@10": 0.6, "low": 0.5, "high": 0.8}
+        for alpha in ("start", 0.0, 1.0)
+        for kind, count in (("labelled", 90), ("new", 40), ("pseudo", 30))
     ]
     figure = figures.alphas({"alphas": curve, "alpha": 0.75})
-    lines = {trace["name"]: trace["y"] for trace in figure.spec["data"]}
-    assert lines == {
-        "documents with training labels (90)": [0.5, 0.6],
-        "pseudo-queries of new documents (30)": [0.5, 0.6],
-    }
-    assert "0.75" in figure.note
+    assert [trace["name"] for trace in figure.spec["data"]] == [
+        "documents with training labels (90)",
+        "new documents (40)",
+        "new documents, asked by pseudo-queries (30)",
+    ]
+    for trace in figure.spec["data"]:
+        assert trace["x"] == [-0.25, 0, 1] and trace["y"] == [0.6] * 3
+        assert trace["error_y"]["array"] == pytest.approx([0.2] * 3)
+    assert figure.layout["xaxis"]["ticktext"] == ["start", "0.0", "1.0"]
+    assert figure.layout["shapes"][0]["x0"] == 0.75 and "0.75" in figure.note
+    network = figures.alphas({"alphas": curve[:3] + curve[6:], "alpha": "start"})
+    assert network.layout["shapes"][0]["x0"] == network.spec["data"][0]["x"][0] == 0
     assert figures.alphas({"alphas": [], "alpha": 1.0}) is None
 
 

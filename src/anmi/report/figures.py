@@ -274,7 +274,8 @@ def training(log: pd.DataFrame) -> Figure | None:
 _DEV_QUERIES: Final = {
     "labelled": "documents with training labels",
     "unlabelled": "other documents",
-    "pseudo": "pseudo-queries of new documents",
+    "new": "new documents",
+    "pseudo": "new documents, asked by pseudo-queries",
 }
 
 
@@ -283,18 +284,32 @@ def alphas(training_summary: Mapping[str, Any]) -> Figure | None:
     curve = pd.DataFrame(training_summary.get("alphas") or [])
     if curve.empty:
         return None
+    # A table of token vectors has learned their lengths at 0, and its start lies before that.
+    start = -0.25 if (curve["alpha"] == 0).any() else 0.0
+    places = curve["alpha"].replace("start", start).astype(float)
     traces = []
-    colours = cycle(TRAINED_COLOURS)
-    for name, rows in curve.groupby("queries", sort=False):
+    for colour, (name, rows) in zip(
+        cycle(TRAINED_COLOURS), curve.groupby("queries", sort=False), strict=False
+    ):
         label = f"{_DEV_QUERIES[str(name)]} ({rows['count'].iloc[0]:,})"
-        line = {"color": next(colours), "width": 2}
-        share = [str(alpha) for alpha in rows["alpha"]]
-        traces.append(scatter(label, share, plain(rows["ndcg@10"]), "lines+markers", line=line))
+        bars = error_bars(rows.rename(columns={"ndcg@10": "value"}).to_dict("records"))
+        style = {"line": {"color": colour, "width": 2}, "error_y": bars}
+        values = (places[rows.index].tolist(), plain(rows["ndcg@10"]))
+        traces.append(scatter(label, *values, "lines+markers", **style))
     layout = plot_layout(340, "α, the share of the way to the last weights", "dev nDCG@10")
-    layout["xaxis"]["type"] = "category"
+    ticks = places.drop_duplicates()
+    labels = curve["alpha"][ticks.index].astype(str)
+    layout["xaxis"] |= {"tickvals": ticks.tolist(), "ticktext": labels.tolist()}
+    chosen = training_summary["alpha"]
+    border = {"type": "line", "y0": 0, "y1": 1, "yref": "paper"}
+    border["line"] = {"color": NEUTRAL, "width": 1.5, "dash": "dot"}
+    place = start if chosen == "start" else chosen
+    layout["shapes"] = [border | {"x0": place, "x1": place}]
     note = (
-        "At 0 a table of token vectors has learned their lengths, and no directions. Kept:"
-        f" {training_summary['alpha']}. In brackets: how many dev queries."
+        f"Dotted: what is kept, {chosen}. In brackets: how many dev queries. A bar is the 95 %"
+        " interval of the difference to the start; where it does not reach the height of the start,"
+        " training brings or costs something. At 0 a table of token vectors has learned their"
+        " lengths, and no directions."
     )
     return Figure("alphas", "How much of the training is kept", note, traces, layout)
 

@@ -6,7 +6,7 @@ Between the two nDCG@10 is smooth, and sometimes higher than at either end (WiSE
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ import pandas as pd
 from anmi.adaptation.pseudo_tests import with_pseudo_tests
 from anmi.evaluation.choice import Prior, balanced, choose
 from anmi.evaluation.retrieval import DevQueries
-from anmi.evaluation.significance import compare
+from anmi.evaluation.significance import compare, intervals
 from anmi.ragged import Bools, Float64s
 from anmi.retrieval.kinds import is_sparse, is_static
 from anmi.training.options import START, Alpha
@@ -43,16 +43,21 @@ class AlphaChoice:
         Which are pseudo-queries, [Q].
     is_unlabelled
         Of which training saw no relevant document as a positive, [Q].
+    is_new
+        Of which training saw no relevant document at all, [Q]; these are unlabelled too.
     seed
         Of the draws.
     curve
-        What was measured: ``alpha, queries, count, ndcg@10``; ``queries`` are ``labelled`` (about
-        documents that training has labels of), ``unlabelled`` or ``pseudo``.
+        What was measured: ``alpha, queries, count, ndcg@10, low, high``; ``queries`` are
+        ``labelled`` (about documents that training has labels of), ``new``, ``unlabelled`` (the
+        others) or ``pseudo``, which new documents ask. Between ``low`` and ``high`` lies the mean
+        if the difference to the start is within its 95 % interval.
     """
 
     dev: DevQueries
     is_pseudo: Bools
     is_unlabelled: Bools
+    is_new: Bools
     seed: int
     curve: list[dict[str, Any]] = field(default_factory=list)
 
@@ -62,6 +67,7 @@ class AlphaChoice:
         queries: pd.DataFrame,
         qrels: pd.DataFrame,
         pseudo_queries: pd.DataFrame,
+        new_documents: pd.DataFrame,
         *,
         most_documents: int,
         settings: EncoderSettings,
@@ -80,11 +86,13 @@ class AlphaChoice:
         dev = DevQueries(*tables, most_documents, settings, seed)
         trained_on = relevant[relevant.query_id.isin(queries.query_id[queries.split == "train"])]
         is_trained_on = relevant.document_id.isin(trained_on.document_id)
+        is_old = ~relevant.document_id.isin(new_documents.document_id)
         query_ids = pd.Series(dev.query_ids, dtype=object)
         return AlphaChoice(
             dev,
             ~query_ids.isin(queries.query_id).to_numpy(bool),
             ~query_ids.isin(relevant.query_id[is_trained_on]).to_numpy(bool),
+            ~query_ids.isin(relevant.query_id[is_old]).to_numpy(bool),
             seed,
         )
 
@@ -111,9 +119,7 @@ class AlphaChoice:
         alphas = ALPHAS if is_static(start) and not is_sparse(start) else ALPHAS[1:]
         start_scores = self.dev.scores(start)
         scores = np.stack([self.dev.scores(encoder_at(alpha)) for alpha in alphas], axis=1)
-        self.curve = [*self._rows(START, start_scores)]
-        for alpha, alpha_scores in zip(alphas, scores.T, strict=True):
-            self.curve += self._rows(alpha, alpha_scores)
+        self.curve = [*self._rows([START, *alphas], np.column_stack([start_scores, scores]))]
         is_labelled = ~self.is_pseudo
         query_weights = balanced(self.is_unlabelled[is_labelled])
         options = np.array(alphas)[:, None]
@@ -129,14 +135,23 @@ class AlphaChoice:
         is_better = test.difference > 0 and test.p_value < _SIGNIFICANT
         return START if is_better else alpha
 
-    def _rows(self, alpha: Alpha, scores: Float64s) -> Iterator[dict[str, Any]]:
+    def _rows(self, alphas: Sequence[Alpha], scores: Float64s) -> Iterator[dict[str, Any]]:
+        """Yield the curve of scores [Q, A], those of the start first."""
+        is_labelled = ~self.is_pseudo & ~self.is_unlabelled
+        is_new = ~self.is_pseudo & ~is_labelled & self.is_new
         groups = {
-            "labelled": ~self.is_pseudo & ~self.is_unlabelled,
-            "unlabelled": ~self.is_pseudo & self.is_unlabelled,
+            "labelled": is_labelled,
+            "unlabelled": ~(self.is_pseudo | is_labelled | is_new),
+            "new": is_new,
             "pseudo": self.is_pseudo,
         }
         for name, members in groups.items():
-            if members.any():
-                mean = round(float(scores[members].mean()), 4)
-                count = int(members.sum())
-                yield {"alpha": alpha, "queries": name, "count": count, "ndcg@10": mean}
+            count = int(members.sum())
+            if count < 2:
+                continue
+            start = scores[members, 0].mean()
+            differences = scores[members] - scores[members, :1]
+            ends = np.stack(intervals(differences.T, seed=self.seed), axis=1) + start
+            for alpha, values in zip(alphas, ends.round(4).tolist(), strict=True):
+                figures = dict(zip(("ndcg@10", "low", "high"), values, strict=True))
+                yield {"alpha": alpha, "queries": name, "count": count, **figures}

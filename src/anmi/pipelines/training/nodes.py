@@ -115,6 +115,7 @@ def train_retriever(
         queries,
         qrels,
         pseudo_queries,
+        new_documents,
         most_documents=params.dev_documents,
         settings=dense,
         seed=seed,
