@@ -17,6 +17,7 @@ from anmi.errors import AnmiError
 from anmi.ragged import Float32s, Int64s
 from anmi.retrieval.kinds import check_tokens_per_pass, is_dot, is_sparse, passes
 from anmi.retrieval.tokens import Tokeniser
+from anmi.training.parts import TEACHER
 
 COLUMNS: Final = (
     "query_id",
@@ -208,6 +209,7 @@ def assemble(rows: Sequence[Row], in_batch: str) -> Assembly:
     2. A row's own mined negative has its own weight, also 0: a candidate the recipe found doubtful
        for this query must not come back through another row. Listed twice, the smaller weight
        holds.
+       What the teacher scored is in the batch, whatever its weight.
     3. No document known to be relevant to the query is a negative: the row's positive, any of its
        ``positive_ids``, the positives of other rows of the same query, and any document with the
        text of one of these. Nor is one of the row's ``excluded_ids``: related to its positive, or
@@ -221,7 +223,7 @@ def assemble(rows: Sequence[Row], in_batch: str) -> Assembly:
     ids = {row.positive: row.positive_id for row in reversed(rows)}
     for row in rows:
         for name, text, weight in zip(row.negative_ids, row.negatives, row.weights, strict=True):
-            if weight > 0:
+            if weight > 0 or TEACHER in row.judged:
                 column.setdefault(text, len(column))
             ids.setdefault(text, name)
 

@@ -41,6 +41,14 @@ class PseudoQueryOptions(Params):
             "All kinds in a batch (arXiv 2505.19274). False: one, since looks tell kinds apart."
         ),
     )
+    candidates: int = Field(
+        0,
+        ge=0,
+        description=(
+            "Documents a pseudo-query that BM25, network and corpus encoder together score, for"
+            " distillation: {column: teacher}. 0: each is one more text to encode."
+        ),
+    )
 
 
 class SparsityOptions(Params):
@@ -319,6 +327,11 @@ class TrainingOptions(Params):
                 )
         if self.pseudo_queries.kinds:
             self._go_with_pseudo_queries()
+        if self.learns_teacher != (self.pseudo_queries.candidates > 0):
+            raise ValueError(
+                "loss distillation with column teacher and pseudo_queries.candidates above 0, such"
+                " as 8, go together: set both or none"
+            )
         for name in ("companion", "labels", "pseudo_queries"):
             if name in (self.companion or {}):
                 raise ValueError(
@@ -350,7 +363,8 @@ class TrainingOptions(Params):
     def _go_with_pseudo_queries(self) -> None:
         """Refuse what needs negatives or judgments that pseudo-queries do not have."""
         wanted = {
-            "loss": self.loss.reads or self.loss.kind in ("triplet", "entity"),
+            "loss": not self.learns_teacher
+            and (self.loss.reads or self.loss.kind in ("triplet", "entity")),
             "draw": self.draw.reads,
             "curriculum": self.curriculum.kind != "none",
             "hardness": self.hardness.kind != "none",
@@ -359,8 +373,8 @@ class TrainingOptions(Params):
         for name in (name for name, needed in wanted.items() if needed):
             raise ValueError(
                 f"pseudo-queries have neither mined negatives nor judgments, which {name}"
-                f" {getattr(self, name).kind} needs; choose another {name}, or give pseudo_queries:"
-                " {kinds: []}"
+                f" {getattr(self, name).kind} needs; choose another {name}, such as loss"
+                " distillation with column teacher, or give pseudo_queries: {kinds: []}"
             )
 
     @property
@@ -384,7 +398,13 @@ class TrainingOptions(Params):
         return self.sources.kind != "mined" or by_window or self.draw.kind != "first" or varied
 
     @property
+    def learns_teacher(self) -> bool:
+        """Whether the loss learns the scores of the search that needs no training."""
+        return self.loss.reads == (parts.TEACHER,)
+
+    @property
     def reads(self) -> set[str]:
-        """Judgments that the training rows must hold."""
-        own = {*self.loss.reads, *self.curriculum.reads, *self.draw.reads}
+        """Judgments that the mined rows must hold."""
+        of_loss = () if self.learns_teacher else self.loss.reads
+        own = {*of_loss, *self.curriculum.reads, *self.draw.reads}
         return own if self.companion is None else own | self.of_companion.reads

@@ -113,6 +113,8 @@ class TripletOptions(PartOptions):
     )
 
 
+# The column of what the search of BM25, network and corpus encoder says.
+TEACHER: Final = "teacher"
 Teacher = Literal["bm25", "dense", "cross", "p_relevant", "elo"]
 
 
@@ -120,7 +122,7 @@ class DistillationOptions(PartOptions):
     """Learns the judges' soft labels, beside InfoNCE."""
 
     kind: Literal["distillation"] = "distillation"
-    column: Literal["cross", "p_relevant", "elo"] | tuple[Teacher, ...] = Field(
+    column: Literal["cross", "p_relevant", "elo", "teacher"] | tuple[Teacher, ...] = Field(
         "p_relevant",
         description=(
             "Whose judgment is learned. A list: the mean of judgments scaled in every row (arXiv"
@@ -135,7 +137,8 @@ class DistillationOptions(PartOptions):
         None,
         gt=0,
         description=(
-            "Of the soft labels. None: 0.1 for p_relevant, 1 for cross and elo, 1/30 for a list."
+            "Of the soft labels. None: 0.1 for p_relevant, 1 for cross, elo and teacher, 1/30 for a"
+            " list."
         ),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,7 +26,14 @@ from anmi.training.curriculum import Curriculum
 from anmi.training.losses.around import SLOT, DrawnBySimAns
 from anmi.training.mixed import DNHSampler, Stock
 from anmi.training.options import TrainingOptions
-from anmi.training.parts import Adaptation, HansOptions, MixedSources, SimAnsDraw, WindowOptions
+from anmi.training.parts import (
+    TEACHER,
+    Adaptation,
+    HansOptions,
+    MixedSources,
+    SimAnsDraw,
+    WindowOptions,
+)
 
 # Gap in Elo below which no negative is ever shown: the danger zone.
 _DANGER: Final = 100.0
@@ -497,6 +504,11 @@ class PseudoRows:
         negative of another one inside a batch.
     document_ids
         Of the corpus, in its order.
+    candidates
+        By query id, what the teacher scored: a score of its document, ids of others, and their
+        scores; None where the loss learns no teacher.
+    texts
+        By id, of these documents.
     """
 
     def __init__(
@@ -505,6 +517,8 @@ class PseudoRows:
         kinds: Sequence[str],
         related: RelatedDocuments,
         document_ids: Sequence[str],
+        candidates: Mapping[str, tuple[float, Sequence[str], Sequence[float]]] | None = None,
+        texts: Mapping[str, str] | None = None,
     ) -> None:
         table = table[(table.split == "train") & table.kind.isin(list(kinds))]
         names = pd.Index(document_ids)
@@ -525,6 +539,8 @@ class PseudoRows:
         self._pairs = list(table[columns].itertuples(index=False, name=None))
         self._place = names.get_indexer(pd.Index(table.document_id.iloc[starts])).astype(np.int32)
         self._related = related
+        self._candidates = candidates
+        self._texts = texts or {}
         self._names = np.array(document_ids, dtype=object)
         of_slot = table.kind.to_numpy(object)[starts]
         self.groups = [np.flatnonzero(of_slot == kind) for kind in kinds]
@@ -538,7 +554,7 @@ class PseudoRows:
         pairs = [self._pairs[place] for place in self._starts[slots] + epoch % self._views[slots]]
         found = self._related.excluded(self._place[slots][:, None])
         excluded = [frozenset(self._names[line[line != PADDING]].tolist()) for line in found]
-        return [
+        rows = [
             Row(
                 query, text, document, positive, (), (), (), weight, frozenset((document,)), related
             )
@@ -546,6 +562,19 @@ class PseudoRows:
                 pairs, excluded, strict=True
             )
         ]
+        return rows if self._candidates is None else [self._taught(row) for row in rows]
+
+    def _taught(self, row: Row) -> Row:
+        """Return the row with its candidates, which may be relevant and have no weight as negatives."""
+        assert self._candidates is not None
+        score, names, scores = self._candidates.get(row.query_id, (math.nan, (), ()))
+        return replace(
+            row,
+            negative_ids=tuple(names),
+            negatives=tuple(self._texts[name] for name in names),
+            weights=(0.0,) * len(names),
+            judged={TEACHER: (score, tuple(scores))},
+        )
 
 
 class WithPseudoQueries(NegativeSampler):

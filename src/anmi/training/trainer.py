@@ -511,7 +511,7 @@ def _loop(
 
 def _read(rows: pd.DataFrame, options: TrainingOptions, stock: Stock | None) -> list[Row]:
     """Return the rows with all that the training asks of them."""
-    data = read_rows(rows, sorted(options.alone.reads))
+    data = read_rows(rows, sorted(options.alone.reads | {*options.loss.reads}))
     if stock is not None:
         about = dict(zip(stock.ids, stock.about.tolist(), strict=False))
         data = [replace(row, about=about.get(row.positive_id, -1)) for row in data]

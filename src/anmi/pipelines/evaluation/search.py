@@ -130,19 +130,16 @@ def make_parts(
     """
     texts = document_texts(corpus)
     dev = dev_split(corpus, queries, qrels, pseudo_queries, training_summary, seed)
-    network, reason = network_settings(texts, search, dense, store)
+    untrained_parts, reason = untrained_sources(
+        texts, corpus_encoder, encoder, search, dense, store
+    )
     # What is trained is called by its kind.
     sources = {
         "sparse" if is_sparse_folder(model) else "dense": dense.as_saved(str(model))
         for model in (trained_model, *companion_of(trained_model))
     }
     trained = [*sources]
-    # Its folder is empty where nobody wants it.
-    if any(corpus_encoder.iterdir()) and (CORPUS in search.parts or encoder == OF_CORPUS):
-        cut = dense.dimensions if encoder == OF_CORPUS else None
-        sources[CORPUS] = dense.as_saved(str(corpus_encoder), dimensions=cut)
-    if network is not None:
-        sources[NETWORK] = network
+    sources |= untrained_parts
     untrained = dense.of(place_of(encoder, corpus_encoder))
     same = (name for name, settings in sources.items() if settings == untrained)
     zero_shot = next(same, ZERO_SHOT)
@@ -151,9 +148,29 @@ def make_parts(
     parts = [Part(BM25, bm25_index)]
     for name, settings in sources.items():
         parts.append(encoded(name, settings, corpus, dev_texts, store))
-    left_out = {} if network is not None else {NETWORK: reason}
+    left_out = {NETWORK: reason} if reason else {}
     about = {"zero_shot": zero_shot, "trained": trained, "left_out": left_out}
     return HybridSearch.build(parts, corpus, depth=search.depth, about=about)
+
+
+def untrained_sources(
+    texts: Sequence[str],
+    corpus_encoder: Path,
+    encoder: str,
+    search: SearchParams,
+    dense: DenseParams,
+    store: Store,
+) -> tuple[dict[str, EncoderSettings], str]:
+    """Return the encoders that may be parts without training, by name, and why the network is left out."""
+    network, reason = network_settings(texts, search, dense, store)
+    sources = {}
+    # Its folder is empty where nobody wants it.
+    if any(corpus_encoder.iterdir()) and (CORPUS in search.parts or encoder == OF_CORPUS):
+        cut = dense.dimensions if encoder == OF_CORPUS else None
+        sources[CORPUS] = dense.as_saved(str(corpus_encoder), dimensions=cut)
+    if network is not None:
+        sources[NETWORK] = network
+    return sources, reason
 
 
 def network_settings(

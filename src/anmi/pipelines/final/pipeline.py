@@ -14,7 +14,8 @@ from anmi.pipelines.evaluation.search import make_parts
 from anmi.pipelines.final import nodes
 from anmi.pipelines.final.nodes import FINAL, MEASURED, if_trained_again
 from anmi.pipelines.training.nodes import train_retriever
-from anmi.pipelines.training.pipeline import TRAINED, TRAINED_ON
+from anmi.pipelines.training.pipeline import SCORED_BY, TRAINED, TRAINED_ON
+from anmi.pipelines.training.teacher import score_candidates
 from anmi.pipelines.wiring import by_name, node, stage
 
 _DEPLOYED: Final = "trained_model"
@@ -23,6 +24,7 @@ _RELEASED: Final = {
     name: f"{FINAL}.{name}"
     for name in ("queries", "new_documents", "pseudo_queries", "training_rows")
 }
+_SCORED: Final = {"scored_candidates": f"{FINAL}.scored_candidates"}
 _ENCODER: Final = {"corpus_encoder": f"{FINAL}.corpus_encoder"}
 _TRAINED: Final = {name: _DEPLOYED if name == _DEPLOYED else f"{FINAL}.{name}" for name in TRAINED}
 
@@ -63,7 +65,7 @@ def _held_out() -> list[Node]:
 
 def _trained_again() -> list[Node]:
     def released(inputs: Mapping[str, str]) -> dict[str, str]:
-        names = _RELEASED | _ENCODER
+        names = _RELEASED | _ENCODER | _SCORED
         return {argument: names.get(name, name) for argument, name in inputs.items()}
 
     measured = {f"{MEASURED}{name}": dataset for name, dataset in TRAINED.items()}
@@ -72,6 +74,11 @@ def _trained_again() -> list[Node]:
             if_trained_again(make_corpus_encoder),
             _CHOICE | released(ENCODER_MADE_OF) | {f"{MEASURED}encoder": "corpus_encoder"},
             _ENCODER["corpus_encoder"],
+        ),
+        node(
+            if_trained_again(score_candidates),
+            _CHOICE | released(SCORED_BY) | {f"{MEASURED}scored": "scored_candidates"},
+            _SCORED["scored_candidates"],
         ),
         node(
             if_trained_again(train_retriever, "alphas"),

@@ -64,6 +64,7 @@ def train_retriever(
     variants: pd.DataFrame,
     related_documents: pd.DataFrame,
     pseudo_queries: pd.DataFrame,
+    scored_candidates: pd.DataFrame,
     new_documents: pd.DataFrame,
     corpus_encoder: Path,
     encoder: str,
@@ -97,9 +98,12 @@ def train_retriever(
 
     merged = merged_options(recipes.get(recipe), params)
     _check_names(merged, recipe)
-    rows, queries = labels_used(check_splits(rows, queries), queries, merged.labels, seed)
+    rows, queries = labels_used(
+        with_teacher(check_splits(rows, queries), scored_candidates), queries, merged.labels, seed
+    )
     pseudo = _pseudo_rows(
         pseudo_queries,
+        scored_candidates,
         merged.pseudo_queries.kinds,
         corpus,
         related_documents,
@@ -122,7 +126,14 @@ def train_retriever(
     )
     has_dev = bool(choice.dev.query_ids)
     positives = positives_in_turn(rows, qrels, old)
-    tables = [*dev_tables[1:], new_documents, positives, pseudo_queries, related_documents]
+    tables = [
+        *dev_tables[1:],
+        new_documents,
+        positives,
+        pseudo_queries,
+        scored_candidates,
+        related_documents,
+    ]
     stock = None
     if merged.sources.kind == "mixed":
         tables += [corpus, knowledge.graph, knowledge.entities, knowledge.facts]
@@ -276,8 +287,27 @@ def positives_in_turn(
     return pairs.assign(text=texts.reindex(pairs.document_id).to_numpy()).dropna()
 
 
+def with_teacher(rows: pd.DataFrame, scored: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with ``positive_teacher`` and the lists ``negative_teacher``, where they were scored."""
+    if scored.empty:
+        return rows
+    keys = ["query_id", "positive_id"]
+    columns = ["positive_teacher", "document_ids", "teacher"]
+    of_rows = scored.drop_duplicates(keys).set_index(keys)[columns].to_dict("index")
+    taught = [of_rows[pair] for pair in rows[keys].itertuples(index=False, name=None)]
+    negative_teacher = []
+    for names, said in zip(rows.negative_ids, taught, strict=True):
+        scores = dict(zip(said["document_ids"], said["teacher"], strict=True))
+        negative_teacher.append([scores.get(name, np.nan) for name in names])
+    return rows.assign(
+        positive_teacher=[said["positive_teacher"] for said in taught],
+        negative_teacher=negative_teacher,
+    )
+
+
 def _pseudo_rows(
     pseudo_queries: pd.DataFrame,
+    scored: pd.DataFrame,
     kinds: Sequence[str],
     corpus: pd.DataFrame,
     related_documents: pd.DataFrame,
@@ -309,6 +339,15 @@ def _pseudo_rows(
     if not found and labelled:
         return None
     ids = corpus.document_id.tolist()
+    candidates = None
+    if len(scored):
+        records = zip(scored.positive_teacher, scored.document_ids, scored.teacher, strict=True)
+        candidates = dict(zip(scored.query_id, records, strict=True))
     return PseudoRows(
-        pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids
+        pseudo_queries,
+        found,
+        RelatedDocuments.from_table(related_documents, ids),
+        ids,
+        candidates,
+        dict(zip(ids, document_texts(corpus), strict=True)),
     )

@@ -7,6 +7,7 @@ from typing import Final
 from kedro.pipeline import Pipeline
 
 from anmi.pipelines.training.nodes import train_retriever
+from anmi.pipelines.training.teacher import score_candidates
 from anmi.pipelines.wiring import by_name, node, stage
 
 TRAINED_ON: Final = by_name(
@@ -17,6 +18,7 @@ TRAINED_ON: Final = by_name(
     "variants",
     "related_documents",
     "pseudo_queries",
+    "scored_candidates",
     "new_documents",
     "corpus_encoder",
     "params:encoder",
@@ -27,6 +29,22 @@ TRAINED_ON: Final = by_name(
     "store",
     rows="training_rows",
     params="params:training",
+)
+SCORED_BY: Final = by_name(
+    "pseudo_queries",
+    "training_rows",
+    "corpus",
+    "related_documents",
+    "new_documents",
+    "bm25_index",
+    "corpus_encoder",
+    "params:encoder",
+    "params:recipe",
+    "params:recipes",
+    "params:training",
+    "params:search",
+    "params:dense",
+    "store",
 )
 TRAINED: Final = by_name(
     "training_log",
@@ -39,4 +57,10 @@ TRAINED: Final = by_name(
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return stage("training", [node(train_retriever, TRAINED_ON, TRAINED)])
+    return stage(
+        "training",
+        [
+            node(score_candidates, SCORED_BY, "scored_candidates"),
+            node(train_retriever, TRAINED_ON, TRAINED),
+        ],
+    )

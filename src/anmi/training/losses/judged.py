@@ -13,7 +13,7 @@ from anmi.errors import AnmiError
 from anmi.training.batch import Row
 from anmi.training.losses.common import NOTHING_KNOWN, Facts, Loss, all_judgments, judgments
 from anmi.training.losses.contrastive import infonce
-from anmi.training.parts import DistillationOptions, EntityOptions, HybridOptions
+from anmi.training.parts import TEACHER, DistillationOptions, EntityOptions, HybridOptions
 
 # Width of the hidden layer of the head that maps similarities to Elo; the report's.
 _HIDDEN: Final = 16
@@ -24,6 +24,7 @@ _SCALES: Final = {
     "p_relevant": (0.0, 1.0, 0.1),
     "cross": (0.0, 1.0, 1.0),
     "elo": (1000.0, 200.0, 1.0),
+    TEACHER: (0.0, 1.0, 1.0),
 }
 # Of several judges the mean of scores between 0 and 1; 1/30 is the S of 30 of arXiv 2411.04403.
 _TOGETHER: Final = (0.0, 1.0, 1 / 30)
@@ -146,8 +147,8 @@ class Distillation(Loss):
         self._divergence = torch.tensor(0.0)
 
     def prepare(self, rows: Sequence[Row]) -> None:
-        """Refuse rows without any judgment."""
-        for column in self.options.reads:
+        """Refuse rows without any judgment; the teacher scored whatever there is."""
+        for column in {*self.options.reads} - {TEACHER}:
             all_judgments(rows, column)
 
     def forward(
