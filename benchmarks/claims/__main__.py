@@ -131,6 +131,7 @@ class Mined:
         trained = train_retriever(
             rows=table(self.folder, "training_rows"),
             **tables,
+            scored_candidates=pd.DataFrame(),
             knowledge=Knowledge.load(artifact(self.folder, "knowledge")),
             corpus_encoder=corpus_encoder,
             encoder=encoder,

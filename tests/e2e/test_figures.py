@@ -66,6 +66,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
     )
     tables = dict(zip(("corpus", "queries", "qrels"), collection, strict=True))
     found: dict[str, list[float]] = {recipe: [] for recipe in rows}
+    tables["scored_candidates"] = pd.DataFrame()
     with Store(scifact.store) as store:
         for recipe, table in rows.items():
             for seed in SEEDS:

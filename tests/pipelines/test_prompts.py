@@ -147,6 +147,7 @@ def way(
             store=store,
             corpus_encoder=nothing,
             new_documents=pd.DataFrame({"document_id": []}),
+            scored_candidates=pd.DataFrame(),
         )
         collection = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
         collection["pseudo_queries"] = pseudo

@@ -113,7 +113,7 @@ def train(word_encoder: Any, tmp_path: Path) -> Any:
             "qrels": QRELS,
             "pseudo_queries": pseudo_queries(),
         }
-        tables |= {"recipes": BOOK}
+        tables |= {"recipes": BOOK, "scored_candidates": pd.DataFrame()}
         options = {"epochs": 2, "batch_size": 4, **changes.pop("options", {})}
         with Store(tmp_path / "store") as store:
             return train_retriever(

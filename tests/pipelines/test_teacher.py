@@ -1,0 +1,210 @@
+"""The search that needs no training scores candidates, and the encoder learns its scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import rel_entr, softmax
+
+from anmi.pipelines.params import DenseParams, SearchParams
+from anmi.pipelines.training.nodes import train_retriever
+from anmi.pipelines.training.params import TrainingParams
+from anmi.pipelines.training.teacher import Teacher, score_candidates
+from anmi.retrieval.bm25 import BM25Index
+from anmi.retrieval.encoders import Encoder
+from anmi.retrieval.index import build_index
+from anmi.retrieval.pool import RelatedDocuments
+from anmi.search.parts import Part
+from anmi.store import Store
+from anmi.training.batch import assemble
+from anmi.training.losses.common import Facts
+from anmi.training.losses.judged import Distillation
+from anmi.training.losses.temperature import Temperature
+from anmi.training.parts import DistillationOptions
+from anmi.training.sampling import PseudoRows
+from tests.pipelines.test_training import BOOK, CORPUS, NEW, QRELS, QUERIES, WORDS, pseudo_queries
+from tests.pipelines.test_training import rows as mined_rows
+
+TEACHER = {"kinds": ["title"], "batch_size": 4, "candidates": 3}
+OPTIONS = {
+    "epochs": 4,
+    "batch_size": 8,
+    "learning_rate": 0.05,
+    "pseudo_queries": TEACHER,
+    "loss": {"distillation": {"column": "teacher", "share": 1.0}},
+}
+RELATED = pd.DataFrame(
+    {
+        "document_id": ["d1", "d3", "d5"],
+        "other_id": ["d0", "d2", "d4"],
+        "kind": ["copy", "near", "sibling"],
+    }
+)
+TEXTS = [f"w{i} w{i % 3} w{i % 4} w{i % 5}" for i in range(10)]
+WEIGHTS = {"bm25": 0.4, "network": 0.6}
+
+
+@pytest.fixture(scope="module")
+def parts(word_encoder: Any) -> list[Part]:
+    encoder = Encoder.of(word_encoder(WORDS))
+    ids = [f"d{i}" for i in range(len(TEXTS))]
+    index = build_index(encoder.encode(TEXTS, "document"), ids)
+    network = Part("network", index, encoder, spread=0.3)
+    network.encode = lambda texts: encoder.encode(texts, "query")  # no folder to be checked
+    return [Part("bm25", BM25Index.build(TEXTS, "en")), network]
+
+
+def listed(scores: Any, depth: int, *, by_terms: bool) -> dict[int, float]:
+    """The scores of all documents in a list of so many; those that it lacks count as the last."""
+    order = sorted(range(len(scores)), key=lambda document: (-scores[document], document))
+    best = [document for document in order[:depth] if not by_terms or scores[document] > 0]
+    last = 0.0 if by_terms and len(best) < depth else min(scores[document] for document in best)
+    return {
+        document: scores[document] if document in best else last for document in range(len(scores))
+    }
+
+
+@given(
+    positive=st.integers(0, 9),
+    words=st.lists(st.integers(0, 12), min_size=1, max_size=4),
+    depth=st.integers(1, 12),
+    unusable=st.sets(st.integers(0, 9)),
+)
+def test_the_teacher_is_the_fused_score(
+    parts: list[Part], positive: int, words: list[int], depth: int, unusable: set[int]
+) -> None:
+    query = " ".join(f"w{word}" for word in words)
+    related = RelatedDocuments.from_table(RELATED, [f"d{i}" for i in range(10)])
+    usable = np.array([document not in unusable for document in range(10)])
+    teacher = Teacher(parts, WEIGHTS, depth, related, usable)
+    taught = teacher.score([query], np.array([positive], np.int32), None, count=20)
+
+    bm25 = next(parts[0].index.scored([query], 10))[1][0].astype(float).copy()
+    vectors = parts[1].index.vectors()
+    near = (vectors @ parts[1].encode([query])[0]).astype(float)
+    by_bm25 = listed(bm25, min(depth, 10), by_terms=True)
+    by_network = listed(near, min(depth, 10), by_terms=False)
+    spread = bm25.std()
+    scaled = {i: by_bm25[i] / spread if spread else 0.0 for i in range(10)}
+    kin = {0: {0, 1}, 1: {0, 1}, 2: {2, 3}, 3: {2, 3}, 4: {4, 5}, 5: {4, 5}}.get(
+        positive, {positive}
+    )
+    in_lists = {i for i in range(10) if i in np.argsort(-near, kind="stable")[:depth]}
+    in_lists |= {i for i in np.argsort(-bm25, kind="stable")[:depth] if bm25[i] > 0}
+    candidates = in_lists - kin - unusable
+    fused = {i: 0.4 * scaled[i] + 0.6 * by_network[i] / 0.3 for i in candidates}
+    assert set(taught.documents[0].tolist()) - {-1} == candidates
+    kept = [i for i in taught.documents[0].tolist() if i != -1]
+    assert taught.scores[0, : len(kept)] == pytest.approx([fused[i] for i in kept], abs=1e-4)
+    assert (np.diff(taught.scores[0, : len(kept)]) <= 0).all()
+    capped = min(scaled[positive], max((scaled[i] for i in candidates), default=0.0))
+    own = 0.4 * capped + 0.6 * by_network[positive] / 0.3
+    assert taught.positive[0] == pytest.approx(max([own, *fused.values()]), abs=1e-4)
+
+
+@pytest.fixture
+def scored(word_encoder: Any, tmp_path: Path) -> Any:
+    """What is scored by BM25 and the encoder before training, and a function that trains on it."""
+    word_encoder(WORDS).save(str(tmp_path / "base"), create_model_card=False)
+    (tmp_path / "none").mkdir()
+    store = Store(tmp_path / "store")
+    shared = {
+        "pseudo_queries": pseudo_queries(),
+        "corpus": CORPUS,
+        "related_documents": RELATED,
+        "new_documents": NEW,
+        "corpus_encoder": tmp_path / "none",
+        "encoder": str(tmp_path / "base"),
+        "recipe": "mine",
+        "recipes": BOOK,
+        "dense": DenseParams(precision="float32"),
+        "store": store,
+    }
+    params = TrainingParams(options=OPTIONS)
+    texts = (CORPUS.title + " " + CORPUS.text + " w1 w2").tolist()
+    table = score_candidates(
+        **shared,
+        training_rows=mined_rows(),
+        bm25_index=BM25Index.build(texts, "en"),
+        training=params,
+        search=SearchParams(parts="bm25+trained", depth=10),
+    )
+
+    def train() -> dict[str, Any]:
+        return train_retriever(
+            **shared,
+            rows=mined_rows(),
+            queries=QUERIES,
+            qrels=QRELS,
+            knowledge=None,
+            variants=pd.DataFrame(),
+            scored_candidates=table,
+            params=params,
+            seed=1,
+        )
+
+    yield table, train
+    store.close()
+
+
+def test_candidates_are_neither_new_nor_related_nor_copies_and_the_encoder_learns_them(
+    scored: Any,
+) -> None:
+    table, train = scored
+    labelled = table[table.query_id.isin(QUERIES.query_id)]
+    pseudo = table[~table.query_id.isin(QUERIES.query_id)]
+    assert (len(labelled), len(pseudo)) == (12, 34), "views of new documents are not scored"
+    assert all(
+        {*names} == {*row}
+        for names, row in zip(labelled.document_ids, mined_rows().negative_ids, strict=True)
+    )
+    barred = {*NEW.document_id, "d1"}
+    kin = {"d2": "d3", "d3": "d2", "d4": "d5", "d5": "d4", "d1": "d0"}
+    for name, names, own, scores in pseudo[
+        ["positive_id", "document_ids", "positive_teacher", "teacher"]
+    ].values:
+        assert len(names) == 3 and not barred & {*names} and kin.get(name) not in names
+        assert name not in names and own >= max(scores)
+    of_epochs = train()["training_log"].groupby("epoch").divergence.mean()
+    assert of_epochs.iloc[-1] < 0.7 * of_epochs.iloc[0]
+
+
+def test_a_pseudo_query_learns_the_scores_and_no_candidate_is_its_negative(scored: Any) -> None:
+    table, _ = scored
+    ids = CORPUS.document_id.tolist()
+    records = zip(table.positive_teacher, table.document_ids, table.teacher, strict=True)
+    texts = dict(zip(ids, CORPUS.title + " " + CORPUS.text, strict=True))
+    related = RelatedDocuments.from_table(RELATED, ids)
+    candidates = dict(zip(table.query_id, records, strict=True))
+    pseudo = PseudoRows(pseudo_queries(), ["title"], related, ids, candidates, texts)
+    batch = assemble(rows := pseudo.rows(np.array([7, 8]), epoch=0), "all")
+    rng = np.random.default_rng(1)
+    near = rng.uniform(-1, 1, batch.weights.shape)
+    loss = Distillation(Temperature(0.2).double(), DistillationOptions(column="teacher", share=1.0))
+    judged = torch.tensor(batch.judged["teacher"]).double()
+    own = torch.tensor(batch.positive)[:, None]
+    losses = loss(
+        torch.tensor(near).gather(1, own)[:, 0],
+        torch.tensor(near),
+        torch.tensor(batch.weights).log(),
+        Facts(
+            positive_column=own[:, 0],
+            positive_judged={"teacher": judged.gather(1, own)[:, 0]},
+            judged={"teacher": judged},
+        ),
+    )
+    columns = {text: place for place, text in enumerate(batch.texts)}
+    for place, row in enumerate(rows):
+        documents = [columns[row.positive], *(columns[text] for text in row.negatives)]
+        assert (batch.weights[place, documents] == 0).all()
+        score, scores = row.judged["teacher"]
+        target = softmax([score, *scores])
+        model = softmax(near[place, documents] / 0.2)
+        assert losses[place].item() == pytest.approx(rel_entr(target, model).sum(), rel=1e-5)
