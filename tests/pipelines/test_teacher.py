@@ -12,25 +12,25 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import rel_entr, softmax
+from tests.pipelines.test_training import BOOK, CORPUS, NEW, QRELS, QUERIES, WORDS, pseudo_queries
+from tests.pipelines.test_training import rows as mined_rows
 
 from anmi.pipelines.params import DenseParams, SearchParams
-from anmi.pipelines.training.nodes import train_retriever
+from anmi.pipelines.training.nodes import score_candidates, train_retriever
 from anmi.pipelines.training.params import TrainingParams
-from anmi.pipelines.training.teacher import Teacher, score_candidates
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.index import build_index
 from anmi.retrieval.pool import RelatedDocuments
+from anmi.search.hybrid import best_candidates
 from anmi.search.parts import Part
 from anmi.store import Store
-from anmi.training.batch import assemble
+from anmi.training.batch import assemble, read_rows
 from anmi.training.losses.common import Facts
 from anmi.training.losses.judged import Distillation
 from anmi.training.losses.temperature import Temperature
 from anmi.training.parts import DistillationOptions
-from anmi.training.sampling import PseudoRows
-from tests.pipelines.test_training import BOOK, CORPUS, NEW, QRELS, QUERIES, WORDS, pseudo_queries
-from tests.pipelines.test_training import rows as mined_rows
+from anmi.training.sampling import FirstNegatives, PseudoRows, WithCandidates, WithPseudoQueries
 
 TEACHER = {"kinds": ["title"], "batch_size": 4, "candidates": 3}
 OPTIONS = {
@@ -83,8 +83,17 @@ def test_the_teacher_is_the_fused_score(
     query = " ".join(f"w{word}" for word in words)
     related = RelatedDocuments.from_table(RELATED, [f"d{i}" for i in range(10)])
     usable = np.array([document not in unusable for document in range(10)])
-    teacher = Teacher(parts, WEIGHTS, depth, related, usable)
-    taught = teacher.score([query], np.array([positive], np.int32), None, count=20)
+    own_document = np.array([positive], np.int32)
+    taught = best_candidates(
+        parts,
+        WEIGHTS,
+        [query],
+        own_document,
+        excluded=related.excluded(own_document[:, None]),
+        usable=usable,
+        depth=depth,
+        count=20,
+    )
 
     bm25 = next(parts[0].index.scored([query], 10))[1][0].astype(float).copy()
     vectors = parts[1].index.vectors()
@@ -100,13 +109,13 @@ def test_the_teacher_is_the_fused_score(
     in_lists |= {i for i in np.argsort(-bm25, kind="stable")[:depth] if bm25[i] > 0}
     candidates = in_lists - kin - unusable
     fused = {i: 0.4 * scaled[i] + 0.6 * by_network[i] / 0.3 for i in candidates}
-    assert set(taught.documents[0].tolist()) - {-1} == candidates
-    kept = [i for i in taught.documents[0].tolist() if i != -1]
-    assert taught.scores[0, : len(kept)] == pytest.approx([fused[i] for i in kept], abs=1e-4)
-    assert (np.diff(taught.scores[0, : len(kept)]) <= 0).all()
+    assert set(taught.documents[0, 1:].tolist()) - {-1} == candidates
+    kept = [i for i in taught.documents[0, 1:].tolist() if i != -1]
+    assert taught.scores[0, 1:][: len(kept)] == pytest.approx([fused[i] for i in kept], abs=1e-4)
+    assert (np.diff(taught.scores[0, 1:][: len(kept)]) <= 0).all()
     capped = min(scaled[positive], max((scaled[i] for i in candidates), default=0.0))
     own = 0.4 * capped + 0.6 * by_network[positive] / 0.3
-    assert taught.positive[0] == pytest.approx(max([own, *fused.values()]), abs=1e-4)
+    assert taught.scores[0, 0] == pytest.approx(max([own, *fused.values()]), abs=1e-4)
 
 
 @pytest.fixture
@@ -131,6 +140,7 @@ def scored(word_encoder: Any, tmp_path: Path) -> Any:
     texts = (CORPUS.title + " " + CORPUS.text + " w1 w2").tolist()
     table = score_candidates(
         **shared,
+        qrels=QRELS,
         training_rows=mined_rows(),
         bm25_index=BM25Index.build(texts, "en"),
         training=params,
@@ -158,20 +168,14 @@ def test_candidates_are_neither_new_nor_related_nor_copies_and_the_encoder_learn
     scored: Any,
 ) -> None:
     table, train = scored
-    labelled = table[table.query_id.isin(QUERIES.query_id)]
-    pseudo = table[~table.query_id.isin(QUERIES.query_id)]
-    assert (len(labelled), len(pseudo)) == (12, 34), "views of new documents are not scored"
-    assert all(
-        {*names} == {*row}
-        for names, row in zip(labelled.document_ids, mined_rows().negative_ids, strict=True)
-    )
-    barred = {*NEW.document_id, "d1"}
+    is_pseudo = ~table.query_id.isin(QUERIES.query_id)
+    assert (table[~is_pseudo].query_id.nunique(), table[is_pseudo].query_id.nunique()) == (12, 34)
     kin = {"d2": "d3", "d3": "d2", "d4": "d5", "d5": "d4", "d1": "d0"}
-    for name, names, own, scores in pseudo[
-        ["positive_id", "document_ids", "positive_teacher", "teacher"]
-    ].values:
-        assert len(names) == 3 and not barred & {*names} and kin.get(name) not in names
-        assert name not in names and own >= max(scores)
+    for (_, name), rows in table.groupby(["query_id", "positive_id"]):
+        positive, *candidates = rows.document_id
+        assert positive == name and len(candidates) == 3
+        assert not {name, kin.get(name), "d1", *NEW.document_id} & {*candidates}
+        assert rows.score.iloc[0] == rows.score.max()
     of_epochs = train()["training_log"].groupby("epoch").divergence.mean()
     assert of_epochs.iloc[-1] < 0.7 * of_epochs.iloc[0]
 
@@ -179,12 +183,13 @@ def test_candidates_are_neither_new_nor_related_nor_copies_and_the_encoder_learn
 def test_a_pseudo_query_learns_the_scores_and_no_candidate_is_its_negative(scored: Any) -> None:
     table, _ = scored
     ids = CORPUS.document_id.tolist()
-    records = zip(table.positive_teacher, table.document_ids, table.teacher, strict=True)
     texts = dict(zip(ids, CORPUS.title + " " + CORPUS.text, strict=True))
     related = RelatedDocuments.from_table(RELATED, ids)
-    candidates = dict(zip(table.query_id, records, strict=True))
-    pseudo = PseudoRows(pseudo_queries(), ["title"], related, ids, candidates, texts)
-    batch = assemble(rows := pseudo.rows(np.array([7, 8]), epoch=0), "all")
+    labelled = FirstNegatives(read_rows(mined_rows()), 2)
+    pseudo = PseudoRows(pseudo_queries(), ["title"], related, ids)
+    sampler = WithPseudoQueries(labelled, 12, pseudo, steps=9)
+    rows = WithCandidates(sampler, table, texts)(np.array([7, 19, 20]), 0)
+    batch = assemble(rows, "all")
     rng = np.random.default_rng(1)
     near = rng.uniform(-1, 1, batch.weights.shape)
     loss = Distillation(Temperature(0.2).double(), DistillationOptions(column="teacher", share=1.0))
@@ -202,9 +207,13 @@ def test_a_pseudo_query_learns_the_scores_and_no_candidate_is_its_negative(score
     )
     columns = {text: place for place, text in enumerate(batch.texts)}
     for place, row in enumerate(rows):
-        documents = [columns[row.positive], *(columns[text] for text in row.negatives)]
-        assert (batch.weights[place, documents] == 0).all()
         score, scores = row.judged["teacher"]
-        target = softmax([score, *scores])
+        judged = [(row.positive, score), *zip(row.negatives, scores, strict=True)]
+        judged = [(columns[text], score) for text, score in judged if not np.isnan(score)]
+        documents, labels = map(list, zip(*judged, strict=True))
+        assert len(documents) == 4
+        if place:
+            assert (batch.weights[place, documents] == 0).all()
         model = softmax(near[place, documents] / 0.2)
-        assert losses[place].item() == pytest.approx(rel_entr(target, model).sum(), rel=1e-5)
+        expected = rel_entr(softmax(labels), model).sum()
+        assert losses[place].item() == pytest.approx(expected, rel=1e-5)

@@ -11,10 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from anmi.adaptation.pseudo_tests import labels_used
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.params import DenseParams
-from anmi.pipelines.training.nodes import labels_used, train_retriever
+from anmi.pipelines.training.nodes import train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.index import term_table

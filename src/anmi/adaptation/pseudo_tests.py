@@ -13,6 +13,7 @@ import pandas as pd
 
 from anmi.corpus.related import count_labelled
 from anmi.corpus.sentences import count_words
+from anmi.corpus.texts import normalised
 from anmi.corpus.types import FEWEST_DEV
 from anmi.seeds import position
 
@@ -143,3 +144,17 @@ def _non_overlapping(views: list[dict[Any, Any]], most: int) -> Iterator[dict[An
             most = most - 1
             text = text if view["kind"] in _WHOLE else shorter
             yield view | {"positive_text": text}
+
+
+def labels_used(
+    rows: pd.DataFrame, queries: pd.DataFrame, share: float, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the rows and queries that a share of the labels leaves; test queries all stay.
+
+    A larger share contains every smaller one.
+    """
+    if share == 1:
+        return rows, queries
+    place = position(seed, "training/labels", [normalised(text) for text in queries.text])
+    kept = queries[(queries.split == "test") | (place < share)]
+    return rows[rows.query_id.isin(kept.query_id)].reset_index(drop=True), kept

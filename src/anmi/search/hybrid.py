@@ -18,19 +18,23 @@ from anmi import __version__
 from anmi.candidates import PADDING
 from anmi.corpus.related import documents_of, hits_of, result_passages
 from anmi.errors import AnmiError, nearest
-from anmi.ragged import Float32s, Int32s
+from anmi.ragged import Bools, Float32s, Int32s, in_rows
 from anmi.retrieval.fusion import (
     DEPTH,
     Fused,
     Method,
     Ranked,
+    aligned,
     alone,
     best_documents,
+    comparable,
     equal,
     fuse,
+    mixed,
 )
+from anmi.retrieval.pool import without
 from anmi.search.folder import README, read_settings, rendered, seal
-from anmi.search.parts import Part
+from anmi.search.parts import BM25, Part
 
 log = logging.getLogger(__name__)
 
@@ -469,6 +473,65 @@ class HybridSearch:
             }
             for row, columns in self._documents[rows].items()
         }
+
+
+def best_candidates(
+    parts: Sequence[Part],
+    weights: Mapping[str, float],
+    queries: Sequence[str],
+    positives: Int32s,
+    *,
+    excluded: Int32s,
+    usable: Bools,
+    depth: int,
+    count: int,
+) -> Ranked:
+    """Return what a search of parts teaches an encoder: each query's positive, then the best others.
+
+    A document has the words of its pseudo-query, so BM25 counts it at most as the best candidate;
+    and it is never behind that, as it is what the query asks for.
+
+    Parameters
+    ----------
+    parts
+        Of N passages.
+    weights
+        By name of the part.
+    queries
+        Q texts.
+    positives
+        The passage that each asks for, int32 [Q].
+    excluded
+        What is no candidate of a query, int32 [Q, K], padded with -1.
+    usable
+        What may be a candidate of any, [N].
+    depth
+        Passages of each part that are fused.
+    count
+        Candidates of a query, at most.
+    """
+    # A list without weight, so that the positive stands among what is scored.
+    lists = {"": Ranked(positives[:, None], np.zeros((len(positives), 1), np.float32))}
+    spreads = {}
+    for part in parts:
+        search, spreads[part.name] = part.search_of(queries)
+        lists[part.name] = search(depth)
+    union = aligned(lists)
+    scores = comparable(union, lists, spreads)
+    candidates = without(union.documents, excluded)
+    candidates = np.where(usable[candidates], candidates, PADDING)
+    is_candidate = candidates != PADDING
+    is_positive = union.documents == positives[:, None]
+    most = np.where(is_candidate, scores[BM25], 0).max(axis=1, keepdims=True)
+    scores[BM25] = np.where(is_positive, np.minimum(scores[BM25], most), scores[BM25])
+    fused = mixed([*weights.values()], [scores[name] for name in weights])
+    fused = np.where(is_candidate | is_positive, fused, -np.inf)
+    positive_scores = fused.max(axis=1)
+    order = np.argsort(np.where(is_candidate, -fused, np.inf), kind="stable")[:, :count]
+    return Ranked(
+        np.column_stack([positives, in_rows(candidates, order)]),
+        np.column_stack([positive_scores, in_rows(fused, order)]),
+    )
 
 
 def shares(weights: Mapping[str, float], parts: Mapping[str, Any]) -> dict[str, float]:

@@ -325,7 +325,7 @@ class TrainingOptions(Params):
                 raise ValueError(
                     "draw simans learns by the weights of negatives, which triplet has no place for"
                 )
-        if self.pseudo_queries.kinds:
+        if self.pseudo_queries.kinds or self.pseudo_queries.candidates:
             self._go_with_pseudo_queries()
         if self.learns_teacher != (self.pseudo_queries.candidates > 0):
             raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -504,11 +504,6 @@ class PseudoRows:
         negative of another one inside a batch.
     document_ids
         Of the corpus, in its order.
-    candidates
-        By query id, what the teacher scored: a score of its document, ids of others, and their
-        scores; None where the loss learns no teacher.
-    texts
-        By id, of these documents.
     """
 
     def __init__(
@@ -517,8 +512,6 @@ class PseudoRows:
         kinds: Sequence[str],
         related: RelatedDocuments,
         document_ids: Sequence[str],
-        candidates: Mapping[str, tuple[float, Sequence[str], Sequence[float]]] | None = None,
-        texts: Mapping[str, str] | None = None,
     ) -> None:
         table = table[(table.split == "train") & table.kind.isin(list(kinds))]
         names = pd.Index(document_ids)
@@ -539,8 +532,6 @@ class PseudoRows:
         self._pairs = list(table[columns].itertuples(index=False, name=None))
         self._place = names.get_indexer(pd.Index(table.document_id.iloc[starts])).astype(np.int32)
         self._related = related
-        self._candidates = candidates
-        self._texts = texts or {}
         self._names = np.array(document_ids, dtype=object)
         of_slot = table.kind.to_numpy(object)[starts]
         self.groups = [np.flatnonzero(of_slot == kind) for kind in kinds]
@@ -554,7 +545,7 @@ class PseudoRows:
         pairs = [self._pairs[place] for place in self._starts[slots] + epoch % self._views[slots]]
         found = self._related.excluded(self._place[slots][:, None])
         excluded = [frozenset(self._names[line[line != PADDING]].tolist()) for line in found]
-        rows = [
+        return [
             Row(
                 query, text, document, positive, (), (), (), weight, frozenset((document,)), related
             )
@@ -562,19 +553,6 @@ class PseudoRows:
                 pairs, excluded, strict=True
             )
         ]
-        return rows if self._candidates is None else [self._taught(row) for row in rows]
-
-    def _taught(self, row: Row) -> Row:
-        """Return the row with its candidates, which may be relevant and have no weight as negatives."""
-        assert self._candidates is not None
-        score, names, scores = self._candidates.get(row.query_id, (math.nan, (), ()))
-        return replace(
-            row,
-            negative_ids=tuple(names),
-            negatives=tuple(self._texts[name] for name in names),
-            weights=(0.0,) * len(names),
-            judged={TEACHER: (score, tuple(scores))},
-        )
 
 
 class WithPseudoQueries(NegativeSampler):
@@ -612,6 +590,48 @@ class WithPseudoQueries(NegativeSampler):
     def report(self) -> dict[str, float]:
         """Return the share of pseudo-queries in the last batch."""
         return {"pseudo_queries": self._share}
+
+
+class WithCandidates(_Around):
+    """Adds to each row documents that a teacher scored.
+
+    They may be relevant, so those that are no mined negatives weigh nothing.
+
+    Parameters
+    ----------
+    inner
+        Chooses the negatives of a step.
+    candidates
+        ``query_id, positive_id, document_id, score``, of positives too.
+    texts
+        By id, of these documents.
+    """
+
+    def __init__(
+        self, inner: NegativeSampler, candidates: pd.DataFrame, texts: Mapping[str, str]
+    ) -> None:
+        super().__init__(inner)
+        self._texts = texts
+        self._scores = defaultdict[tuple[str, str], dict[str, float]](dict)
+        for query, positive, document, score in candidates.itertuples(index=False):
+            self._scores[query, positive][document] = score
+
+    def __call__(self, rows: Int64s, step: int) -> list[Row]:
+        """Return the rows of the given numbers with their candidates."""
+        return [self._with_candidates(row) for row in self._inner(rows, step)]
+
+    def _with_candidates(self, row: Row) -> Row:
+        scores = self._scores[row.query_id, row.positive_id]
+        new = [name for name in scores if name not in {row.positive_id, *row.negative_ids}]
+        names = (*row.negative_ids, *new)
+        positive_score, *others = (scores.get(name, math.nan) for name in (row.positive_id, *names))
+        return replace(
+            row,
+            negative_ids=names,
+            negatives=(*row.negatives, *(self._texts[name] for name in new)),
+            weights=row.weights + (0.0,) * len(new),
+            judged={TEACHER: (positive_score, tuple(others))},
+        )
 
 
 class OneKindBatches(BatchSampler):

@@ -97,6 +97,8 @@ def train(
     stock: Stock | None = None,
     pseudo: sampling.PseudoRows | None = None,
     positives: pd.DataFrame | None = None,
+    candidates: pd.DataFrame | None = None,
+    texts: Mapping[str, str] | None = None,
     guide: SentenceTransformer | None = None,
     dev_loss: Callable[[SentenceTransformer, float], float] | None = None,
 ) -> TrainingResult:
@@ -136,6 +138,11 @@ def train(
     positives
         ``query_id, document_id, text``: all positives of queries that have more of them than rows;
         see :class:`anmi.training.sampling.InTurn`.
+    candidates
+        ``query_id, positive_id, document_id, score``, for a loss that learns a teacher; see
+        :class:`anmi.training.sampling.WithCandidates`.
+    texts
+        By id, of these documents.
     guide
         Scores in-batch negatives for ``in_batch_filter: guide``; not trained.
     dev_loss
@@ -224,6 +231,9 @@ def train(
             )
             batches.epoch = lambda: loop.state.global_step // len(batches)
             arguments.batch_sampler = lambda *_, **__: batches
+        if options.learns_teacher:
+            assert candidates is not None and texts is not None
+            recorder.sampler = sampling.WithCandidates(recorder.sampler, candidates, texts)
         if steps:
             loop.run(options, kept)
     if adapter:
@@ -511,7 +521,7 @@ def _loop(
 
 def _read(rows: pd.DataFrame, options: TrainingOptions, stock: Stock | None) -> list[Row]:
     """Return the rows with all that the training asks of them."""
-    data = read_rows(rows, sorted(options.alone.reads | {*options.loss.reads}))
+    data = read_rows(rows, sorted(options.alone.reads))
     if stock is not None:
         about = dict(zip(stock.ids, stock.about.tolist(), strict=False))
         data = [replace(row, about=about.get(row.positive_id, -1)) for row in data]

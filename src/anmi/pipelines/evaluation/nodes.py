@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.adaptation.pseudo_tests import (
+    labels_used,
     unlabelled_splits,
     with_pseudo_tests,
     without_pseudo_queries,
@@ -25,7 +26,6 @@ from anmi.evaluation.generalisation import ALL, BUCKETS, PSEUDO, buckets, traine
 from anmi.evaluation.significance import compare_all, interval, intervals
 from anmi.pipelines.evaluation.search import queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams
-from anmi.pipelines.training.nodes import labels_used
 from anmi.retrieval.encoders import Encoder, place_of
 from anmi.search.hybrid import HYBRID
 from anmi.store import Store

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from anmi.adaptation.pseudo_tests import (
+    labels_used,
     unlabelled_splits,
     with_pseudo_tests,
     without_pseudo_queries,
@@ -21,7 +22,6 @@ from anmi.corpus.related import hits_of
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.params import DenseParams, EvaluationParams, SearchParams
-from anmi.pipelines.training.nodes import labels_used
 from anmi.ragged import Int64s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import OF_CORPUS, Encoder, place_of

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from anmi.adaptation.pseudo_tests import labels_used
 from anmi.candidates import CandidateShards
 from anmi.corpus.related import count_labelled, documents_of
 from anmi.corpus.texts import normalised
@@ -26,7 +27,6 @@ from anmi.pipelines.evaluation.search import (
 )
 from anmi.pipelines.params import DenseParams, EvaluationParams, TrainAgain
 from anmi.pipelines.selection.nodes import rows_of
-from anmi.pipelines.training.nodes import labels_used
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.ragged import Int32s
 from anmi.retrieval.bm25 import BM25Index

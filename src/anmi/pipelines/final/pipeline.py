@@ -13,9 +13,8 @@ from anmi.pipelines.evaluation.pipeline import PARTS_MADE_OF
 from anmi.pipelines.evaluation.search import make_parts
 from anmi.pipelines.final import nodes
 from anmi.pipelines.final.nodes import FINAL, MEASURED, if_trained_again
-from anmi.pipelines.training.nodes import train_retriever
+from anmi.pipelines.training.nodes import score_candidates, train_retriever
 from anmi.pipelines.training.pipeline import SCORED_BY, TRAINED, TRAINED_ON
-from anmi.pipelines.training.teacher import score_candidates
 from anmi.pipelines.wiring import by_name, node, stage
 
 _DEPLOYED: Final = "trained_model"

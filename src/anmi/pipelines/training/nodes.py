@@ -5,19 +5,24 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+from tqdm.auto import tqdm
 
-from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import labels_used, unlabelled_splits, with_pseudo_tests
+from anmi.candidates import PADDING
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts, joined_texts, normalised
 from anmi.errors import AnmiError
 from anmi.files import room
-from anmi.pipelines.params import DenseParams
+from anmi.pipelines.evaluation.search import encoded, untrained_sources
+from anmi.pipelines.params import DenseParams, SearchParams
 from anmi.pipelines.training.params import TrainingParams, estimate_tau_plus, merged_options
+from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import (
     OF_CORPUS,
     Encoder,
@@ -27,9 +32,10 @@ from anmi.retrieval.encoders import (
 )
 from anmi.retrieval.kinds import is_static
 from anmi.retrieval.model_folder import check_base
-from anmi.retrieval.pool import RelatedDocuments
+from anmi.retrieval.pool import Positives, RelatedDocuments
 from anmi.search.folder import COMPANION
-from anmi.seeds import position
+from anmi.search.hybrid import best_candidates
+from anmi.search.parts import BM25, NETWORK, Part
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 from anmi.training.parts import GuideFilter, goes_by_dev
@@ -98,12 +104,9 @@ def train_retriever(
 
     merged = merged_options(recipes.get(recipe), params)
     _check_names(merged, recipe)
-    rows, queries = labels_used(
-        with_teacher(check_splits(rows, queries), scored_candidates), queries, merged.labels, seed
-    )
+    rows, queries = labels_used(check_splits(rows, queries), queries, merged.labels, seed)
     pseudo = _pseudo_rows(
         pseudo_queries,
-        scored_candidates,
         merged.pseudo_queries.kinds,
         corpus,
         related_documents,
@@ -185,6 +188,8 @@ def train_retriever(
             stock=stock,
             pseudo=pseudo,
             positives=positives,
+            candidates=scored_candidates,
+            texts=dict(zip(corpus.document_id, document_texts(corpus), strict=True)),
             guide=_guide(options, start, encoder, dense, old, seed, store),
             dev_loss=choice.dev_loss if options.retriever == "dense" else None,
         )
@@ -205,6 +210,89 @@ def train_retriever(
         "latent_neighbours": trained[0].neighbours,
         "training_summary": summary,
     }
+
+
+# Queries that are scored at a time, which bounds memory.
+_QUERIES: Final = 2_000
+
+
+def score_candidates(
+    *,
+    pseudo_queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    training_rows: pd.DataFrame,
+    corpus: pd.DataFrame,
+    related_documents: pd.DataFrame,
+    new_documents: pd.DataFrame,
+    bm25_index: BM25Index,
+    corpus_encoder: Path,
+    encoder: str,
+    recipe: str,
+    recipes: RecipeBook,
+    training: TrainingParams,
+    search: SearchParams,
+    dense: DenseParams,
+    store: Store,
+) -> pd.DataFrame:
+    """Let the search that needs no training score documents for training rows and pseudo-queries.
+
+    Pseudo-queries are those that training uses; no candidate is new, a copy, or related to a
+    positive. Without the network the encoder before training takes its place.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``query_id, positive_id, document_id, score``, of each positive itself and the candidates
+        beside it; empty where the recipe has no ``pseudo_queries.candidates``.
+    """
+    from anmi.search.fit import prior
+
+    options = merged_options(recipes.get(recipe), training)
+    count = options.pseudo_queries.candidates
+    tables = [pd.DataFrame(columns=["query_id", "positive_id", "document_id", "score"])]
+    if not count:
+        return tables[0]
+    is_used = pseudo_queries.kind.isin(options.pseudo_queries.kinds)
+    pseudo = pseudo_queries[is_used & (pseudo_queries.split == "train")]
+    # An epoch takes the next view.
+    pseudo = pseudo[pseudo.groupby(["kind", "document_id"]).cumcount() < options.epochs]
+    columns = {"query": "text", "document_id": "positive_id"}
+    queries = pd.concat([table.rename(columns=columns) for table in (training_rows, pseudo)])
+    texts = queries.text.tolist()
+    documents = document_texts(corpus)
+    sources, _ = untrained_sources(documents, corpus_encoder, encoder, search, dense, store)
+    if NETWORK not in sources and encoder != OF_CORPUS:
+        sources[NETWORK] = dense.of(encoder)
+    parts = [Part(BM25, bm25_index)]
+    for name, settings in sources.items():
+        part = encoded(name, settings, corpus, texts, store)
+        # Queries of a training come again in the next one.
+        parts.append(replace(part, encoder=Encoder(settings, store.path / "models", store)))
+    weights = prior([part.name for part in parts], documents=0)
+    ids = corpus.document_id.to_numpy(object)
+    place = dict(zip(ids, range(len(ids)), strict=True))
+    positives = Positives(qrels, place)
+    related = RelatedDocuments.from_table(related_documents, ids.tolist())
+    is_new = corpus.document_id.isin(new_documents.document_id).to_numpy()
+    for first in tqdm(range(0, len(queries), _QUERIES), "scoring candidates", disable=None):
+        some = queries[first : first + _QUERIES]
+        own = some.positive_id.map(place).to_numpy(np.int32)
+        relevant = np.column_stack([own, positives.of(some.query_id)])
+        documents, scores = best_candidates(
+            parts,
+            weights,
+            some.text.tolist(),
+            own,
+            excluded=related.excluded(relevant),
+            usable=~is_new & (related.first_of_text == np.arange(len(ids))),
+            depth=search.depth,
+            count=count,
+        )
+        row, column = np.nonzero(documents != PADDING)
+        table = some[["query_id", "positive_id"]].iloc[row]
+        document_ids = ids[documents[row, column]]
+        tables.append(table.assign(document_id=document_ids, score=scores[row, column]))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _check_names(options: TrainingOptions, recipe: str) -> None:
@@ -258,20 +346,6 @@ def _start(
     return model
 
 
-def labels_used(
-    rows: pd.DataFrame, queries: pd.DataFrame, share: float, seed: int
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows and queries that a share of the labels leaves; test queries all stay.
-
-    A larger share contains every smaller one.
-    """
-    if share == 1:
-        return rows, queries
-    place = position(seed, "training/labels", [normalised(text) for text in queries.text])
-    kept = queries[(queries.split == "test") | (place < share)]
-    return rows[rows.query_id.isin(kept.query_id)].reset_index(drop=True), kept
-
-
 def positives_in_turn(
     rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame
 ) -> pd.DataFrame:
@@ -287,27 +361,8 @@ def positives_in_turn(
     return pairs.assign(text=texts.reindex(pairs.document_id).to_numpy()).dropna()
 
 
-def with_teacher(rows: pd.DataFrame, scored: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with ``positive_teacher`` and the lists ``negative_teacher``, where they were scored."""
-    if scored.empty:
-        return rows
-    keys = ["query_id", "positive_id"]
-    columns = ["positive_teacher", "document_ids", "teacher"]
-    of_rows = scored.drop_duplicates(keys).set_index(keys)[columns].to_dict("index")
-    taught = [of_rows[pair] for pair in rows[keys].itertuples(index=False, name=None)]
-    negative_teacher = []
-    for names, said in zip(rows.negative_ids, taught, strict=True):
-        scores = dict(zip(said["document_ids"], said["teacher"], strict=True))
-        negative_teacher.append([scores.get(name, np.nan) for name in names])
-    return rows.assign(
-        positive_teacher=[said["positive_teacher"] for said in taught],
-        negative_teacher=negative_teacher,
-    )
-
-
 def _pseudo_rows(
     pseudo_queries: pd.DataFrame,
-    scored: pd.DataFrame,
     kinds: Sequence[str],
     corpus: pd.DataFrame,
     related_documents: pd.DataFrame,
@@ -339,15 +394,6 @@ def _pseudo_rows(
     if not found and labelled:
         return None
     ids = corpus.document_id.tolist()
-    candidates = None
-    if len(scored):
-        records = zip(scored.positive_teacher, scored.document_ids, scored.teacher, strict=True)
-        candidates = dict(zip(scored.query_id, records, strict=True))
     return PseudoRows(
-        pseudo_queries,
-        found,
-        RelatedDocuments.from_table(related_documents, ids),
-        ids,
-        candidates,
-        dict(zip(ids, document_texts(corpus), strict=True)),
+        pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids
     )

@@ -6,8 +6,7 @@ from typing import Final
 
 from kedro.pipeline import Pipeline
 
-from anmi.pipelines.training.nodes import train_retriever
-from anmi.pipelines.training.teacher import score_candidates
+from anmi.pipelines.training.nodes import score_candidates, train_retriever
 from anmi.pipelines.wiring import by_name, node, stage
 
 TRAINED_ON: Final = by_name(
@@ -32,6 +31,7 @@ TRAINED_ON: Final = by_name(
 )
 SCORED_BY: Final = by_name(
     "pseudo_queries",
+    "qrels",
     "training_rows",
     "corpus",
     "related_documents",
