@@ -66,9 +66,18 @@ COLLECTIONS: Final[dict[str, dict[str, str]]] = {
 }
 PEER: Final = "mine_hard_negatives"
 NAMES: Final = ("in_batch", "nv_retriever", "anmi_labels_only", "anmi", "random", "naive_top")
+# Pseudo-queries learn what BM25, network and corpus encoder say together.
+DISTILLED: Final = {
+    "training.options.loss.distillation.column": "teacher",
+    "training.options.loss.distillation.share": "0.5",
+    "training.options.pseudo_queries.candidates": "4",
+    "training.options.pseudo_queries.batch_size": "16",
+}
 RECIPES: Final[dict[str, dict[str, str]]] = {
     **{name: {"recipe": name} for name in NAMES},
     "pseudo_queries": {"recipe": "anmi", "training.options.labels": "0"},
+    "distilled": {"recipe": "anmi", **DISTILLED},
+    "pseudo_queries_distilled": {"recipe": "anmi", "training.options.labels": "0", **DISTILLED},
     "anmi_last_weights": {"recipe": "anmi", "training.options.alpha": "1"},
     PEER: {},
 }
