@@ -259,15 +259,8 @@ def score_candidates(
     columns = {"query": "text", "document_id": "positive_id"}
     queries = pd.concat([table.rename(columns=columns) for table in (training_rows, pseudo)])
     texts = queries.text.tolist()
-    documents = document_texts(corpus)
-    sources, _ = untrained_sources(documents, corpus_encoder, encoder, search, dense, store)
-    if NETWORK not in sources and encoder != OF_CORPUS:
-        sources[NETWORK] = dense.of(encoder)
     parts = [Part(BM25, bm25_index)]
-    for name, settings in sources.items():
-        part = encoded(name, settings, corpus, texts, store)
-        # Queries of a training come again in the next one.
-        parts.append(replace(part, encoder=Encoder(settings, store.path / "models", store)))
+    parts += _teaching_encoders(texts, corpus, corpus_encoder, encoder, search, dense, store)
     weights = prior([part.name for part in parts], documents=0)
     ids = corpus.document_id.to_numpy(object)
     place = dict(zip(ids, range(len(ids)), strict=True))
@@ -277,7 +270,7 @@ def score_candidates(
     for first in tqdm(range(0, len(queries), _QUERIES), "scoring candidates", disable=None):
         some = queries[first : first + _QUERIES]
         own = some.positive_id.map(place).to_numpy(np.int32)
-        relevant = np.column_stack([own, positives.of(some.query_id)])
+        relevant = np.column_stack([own, positives.of(some.query_id.tolist())])
         documents, scores = best_candidates(
             parts,
             weights,
@@ -293,6 +286,29 @@ def score_candidates(
         document_ids = ids[documents[row, column]]
         tables.append(table.assign(document_id=document_ids, score=scores[row, column]))
     return pd.concat(tables, ignore_index=True)
+
+
+def _teaching_encoders(
+    queries: list[str],
+    corpus: pd.DataFrame,
+    corpus_encoder: Path,
+    encoder: str,
+    search: SearchParams,
+    dense: DenseParams,
+    store: Store,
+) -> list[Part]:
+    """Return the untrained encoders of the search, and the one before training where there is no network."""
+    sources, _ = untrained_sources(
+        document_texts(corpus), corpus_encoder, encoder, search, dense, store
+    )
+    if NETWORK not in sources and encoder != OF_CORPUS:
+        sources[NETWORK] = dense.of(encoder)
+    parts = []
+    for name, settings in sources.items():
+        part = encoded(name, settings, corpus, queries, store)
+        # Queries of a training come again in the next one.
+        parts.append(replace(part, encoder=Encoder(settings, store.path / "models", store)))
+    return parts
 
 
 def _check_names(options: TrainingOptions, recipe: str) -> None:
