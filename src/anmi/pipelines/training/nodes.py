@@ -257,7 +257,8 @@ def score_candidates(
     # An epoch takes the next view.
     pseudo = pseudo[pseudo.groupby(["kind", "document_id"]).cumcount() < options.epochs]
     columns = {"query": "text", "document_id": "positive_id"}
-    queries = pd.concat([table.rename(columns=columns) for table in (training_rows, pseudo)])
+    both = [table.rename(columns=columns) for table in (training_rows, pseudo)]
+    queries = pd.concat([table[["query_id", "text", "positive_id"]] for table in both])
     texts = queries.text.tolist()
     parts = [Part(BM25, bm25_index)]
     parts += _teaching_encoders(texts, corpus, corpus_encoder, encoder, search, dense, store)
@@ -285,7 +286,7 @@ def score_candidates(
         table = some[["query_id", "positive_id"]].iloc[row]
         document_ids = ids[documents[row, column]]
         tables.append(table.assign(document_id=document_ids, score=scores[row, column]))
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat(tables[1:] or tables, ignore_index=True)
 
 
 def _teaching_encoders(
