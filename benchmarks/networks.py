@@ -68,10 +68,9 @@ PEER: Final = "mine_hard_negatives"
 NAMES: Final = ("in_batch", "nv_retriever", "anmi_labels_only", "anmi", "random", "naive_top")
 # Pseudo-queries learn what BM25, network and corpus encoder say together.
 DISTILLED: Final = {
-    "training.options.loss.distillation.column": "teacher",
-    "training.options.loss.distillation.share": "0.5",
-    "training.options.pseudo_queries.candidates": "4",
-    "training.options.pseudo_queries.batch_size": "16",
+    "recipes.anmi.training.loss.distillation.column": "teacher",
+    "recipes.anmi.training.pseudo_queries.candidates": "4",
+    "recipes.anmi.training.pseudo_queries.batch_size": "16",
 }
 RECIPES: Final[dict[str, dict[str, str]]] = {
     **{name: {"recipe": name} for name in NAMES},

@@ -137,8 +137,8 @@ class DistillationOptions(PartOptions):
         None,
         gt=0,
         description=(
-            "Of the soft labels. None: 0.1 for p_relevant and teacher, 1 for cross and elo, 1/30 for"
-            " a list."
+            "Of the soft labels. None: 0.1 for p_relevant, 0.5 for teacher, 1 for cross and elo, 1/30"
+            " for a list."
         ),
     )
 

@@ -24,7 +24,7 @@ _SCALES: Final = {
     "p_relevant": (0.0, 1.0, 0.1),
     "cross": (0.0, 1.0, 1.0),
     "elo": (1000.0, 200.0, 1.0),
-    TEACHER: (0.0, 1.0, 0.1),
+    TEACHER: (0.0, 1.0, 0.5),
 }
 # Of several judges the mean of scores between 0 and 1; 1/30 is the S of 30 of arXiv 2411.04403.
 _TOGETHER: Final = (0.0, 1.0, 1 / 30)
