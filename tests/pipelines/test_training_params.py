@@ -10,12 +10,15 @@ from pydantic import ValidationError
 from anmi.errors import AnmiError
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.selection.recipe import Recipe
-from anmi.training.options import TrainingOptions
+from anmi.training.options import PseudoQueryOptions, TrainingOptions
 
 
 def merged(training: dict[str, Any], pool: int | None = None, **options: Any) -> TrainingOptions:
     recipe = Recipe(description="A recipe.", training=training, pool=pool)
     return merged_options(recipe, TrainingParams(options=options))
+
+
+TEACHER = {"distillation": {"column": "teacher"}}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,8 @@ def merged(training: dict[str, Any], pool: int | None = None, **options: Any) ->
             r'curriculum "bandit" .* mines 7 a row for 7 to be used; set its `pool`',
         ),
         ({"loss": "entity"}, r'loss "entity" .* set `sources: mixed`'),
+        ({"loss": TEACHER}, "candidates above 0, such as 8, go together"),
+        ({"pseudo_queries": {"candidates": 8}}, "go together: set both or none"),
         ({"masked_lm": "org/bert"}, r"recipe=sparse_distilled or retriever=sparse"),
         (
             {"companion": {"retriever": "dense"}},
@@ -73,6 +78,11 @@ def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], sa
         {"loss": "entity", "sources": "mixed"},
         {"retriever": "sparse", "masked_lm": "org/bert"},
         {"companion": {"retriever": "sparse"}, "dimensions": "384+64"},
+        {"pseudo_queries": {"candidates": 8}, "loss": TEACHER},
+        {
+            "pseudo_queries": {"candidates": 8},
+            "companion": {"retriever": "sparse", "loss": TEACHER},
+        },
     ],
 )
 def test_those_that_do_are_taken(options: dict[str, Any]) -> None:
@@ -82,6 +92,14 @@ def test_those_that_do_are_taken(options: dict[str, Any]) -> None:
     found = merged(dict(others), **{first: value})
     assert found == merged(options) and found.negatives == 7
     assert merged({"curriculum": "bandit"}, pool=8).negatives == 7
+
+
+def test_a_run_may_override_one_field_of_the_recipe_and_parts_as_a_whole() -> None:
+    recipe = {"pseudo_queries": {"kinds": ["cloze"], "candidates": 4}, "loss": TEACHER}
+    options = merged(recipe, pseudo_queries={"candidates": 8})
+    assert options.pseudo_queries == PseudoQueryOptions(kinds=("cloze",), candidates=8)
+    assert merged({"sparsity": {"steps": 9}}, sparsity={"weight": 1}).sparsity.steps == 9
+    assert merged({"loss": {"triplet": {"margin": 9}}}, loss="triplet").loss.margin != 9
 
 
 def test_what_a_companion_reads_has_to_be_mined_as_well() -> None:

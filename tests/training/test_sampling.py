@@ -339,8 +339,7 @@ def test_it_learns_from_pseudo_queries_alone():
         ({"curriculum": "bandit"}, "curriculum bandit"),
         ({"hardness": "hans"}, "hardness hans"),
         ({"sources": "mixed"}, "sources mixed"),
-        ({"loss": {"distillation": {"column": "teacher"}}}, "candidates above 0"),
-        ({"pseudo_queries": {"candidates": 8}}, "go together"),
+        ({"pseudo_queries": {"candidates": 8}, "loss": "triplet"}, "loss triplet"),
     ],
 )
 def test_what_needs_mined_negatives_does_not_go_with_pseudo_queries(changes, named):

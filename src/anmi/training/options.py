@@ -327,11 +327,6 @@ class TrainingOptions(Params):
                 )
         if self.pseudo_queries.kinds or self.pseudo_queries.candidates:
             self._go_with_pseudo_queries()
-        if self.learns_teacher != (self.pseudo_queries.candidates > 0):
-            raise ValueError(
-                "loss distillation with column teacher and pseudo_queries.candidates above 0, such"
-                " as 8, go together: set both or none"
-            )
         for name in ("companion", "labels", "pseudo_queries"):
             if name in (self.companion or {}):
                 raise ValueError(

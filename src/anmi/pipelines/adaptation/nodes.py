@@ -16,6 +16,7 @@ from anmi.adaptation.make import make_pseudo_queries
 from anmi.corpus.texts import normalised
 from anmi.errors import AnmiError, nearest
 from anmi.pipelines.params import AdaptationParams, DenseParams
+from anmi.pipelines.training.params import overridden
 from anmi.retrieval.encoders import Encoder, place_of
 from anmi.retrieval.terms import Terms
 from anmi.seeds import position
@@ -38,15 +39,15 @@ def kinds_of(recipe: str, recipes: RecipeBook, options: Mapping[str, Any]) -> li
         There is no such kind; the message names the nearest.
     """
     names = recipes.names() if recipe == recipes.every else [recipe]
-    asked = (
-        {**recipes.get(name).training, **options}.get("pseudo_queries") or {} for name in names
-    )
-    found = [kind for pseudo_queries in asked for kind in pseudo_queries.get("kinds", ())]
-    if unknown := [kind for kind in found if kind not in KINDS]:
+    kinds: list[str] = []
+    for name in names:
+        training = overridden(recipes.get(name).training, options)
+        kinds += (training.get("pseudo_queries") or {}).get("kinds", ())
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise AnmiError(
             f'there is no kind of pseudo-queries "{unknown[0]}"; {nearest(unknown[0], KINDS)}'
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(kinds))
 
 
 def example_queries(

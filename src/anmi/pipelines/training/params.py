@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,10 @@ from anmi.pipelines.params import Params, sentence
 from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import WindowOptions, check_sources
+
+
+# Options of fixed fields, which a run may override one by one; parts of several kinds it replaces.
+_OF_FIXED_FIELDS: Final = ("pseudo_queries", "sparsity")
 
 
 class TrainingParams(Params):
@@ -33,6 +38,21 @@ class TrainingParams(Params):
         return value
 
 
+def overridden(training: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the training options of a recipe, as it writes them, under those of a run.
+
+    Examples
+    --------
+    >>> overridden({"pseudo_queries": {"kinds": ["title"]}}, {"pseudo_queries": {"mixed": True}})
+    {'pseudo_queries': {'kinds': ['title'], 'mixed': True}}
+    """
+    merged = {**training, **options}
+    for name in _OF_FIXED_FIELDS:
+        if training.get(name) and options.get(name):
+            merged[name] = {**training[name], **options[name]}
+    return merged
+
+
 def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     """Return the training options of a recipe under the overrides of a run.
 
@@ -44,7 +64,7 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     """
     try:
         options = TrainingOptions(
-            **{"negatives": recipe.negatives, **recipe.training, **params.options}
+            **{"negatives": recipe.negatives, **overridden(recipe.training, params.options)}
         )
     except ValidationError as error:
         raise AnmiError(f"training: {sentence(error, TrainingOptions, 'option')}") from error
@@ -66,6 +86,14 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
         raise AnmiError(
             "training: labels 0 leaves nothing to train on; name kinds of pseudo-queries, such as "
             "`pseudo_queries: {kinds: [cloze]}`, or use some labels"
+        )
+    learners = [options] if options.companion is None else [options, options.of_companion]
+    if any(learner.learns_teacher for learner in learners) != (
+        options.pseudo_queries.candidates > 0
+    ):
+        raise AnmiError(
+            "training: loss distillation with column teacher and pseudo_queries.candidates above 0,"
+            " such as 8, go together: set both or none"
         )
     mixed = options.sources.kind == "mixed"
     check_sources(options.curriculum, mixed=mixed)
