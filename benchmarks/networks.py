@@ -27,6 +27,7 @@ import torch
 
 import common
 import gpu
+from anmi.adaptation.pseudo_tests import labels_used
 from anmi.corpus.related import hits_of
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.generalisation import buckets, trained_positives
@@ -41,7 +42,6 @@ from anmi.pipelines.evaluation.search import (
     runs_of_parts,
 )
 from anmi.pipelines.params import DenseParams
-from anmi.pipelines.training.nodes import labels_used
 from anmi.retrieval import e5
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import load_encoder

@@ -39,14 +39,13 @@ from anmi.adaptation.make import (
     make_pseudo_queries,
     reasons,
 )
-from anmi.adaptation.pseudo_tests import unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import labels_used, unlabelled_splits, with_pseudo_tests
 from anmi.adaptation.round_trip import document_ranks
 from anmi.adaptation.written import KINDS_OF_QUERIES, Writer, queries_in
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.judging.endpoint import Endpoint, EndpointOptions
 from anmi.pipelines.adaptation.nodes import example_queries
-from anmi.pipelines.training.nodes import labels_used
 from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.terms import Terms
 from anmi.retrieval.tokenize import tokenizer

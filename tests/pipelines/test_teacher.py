@@ -147,12 +147,15 @@ def scored(word_encoder: Any, tmp_path: Path) -> Any:
         search=SearchParams(parts="bm25+trained", depth=10),
     )
 
+    second = QRELS[:12].assign(document_id="d19")
+    positive_ids = [[name, "d19"] for name in mined_rows().positive_id]
+
     def train() -> dict[str, Any]:
         return train_retriever(
             **shared,
-            rows=mined_rows(),
+            rows=mined_rows().assign(positive_ids=positive_ids),
             queries=QUERIES,
-            qrels=QRELS,
+            qrels=pd.concat([QRELS, second]),
             knowledge=None,
             variants=pd.DataFrame(),
             scored_candidates=table,
@@ -176,7 +179,9 @@ def test_candidates_are_neither_new_nor_related_nor_copies_and_the_encoder_learn
         assert positive == name and len(candidates) == 3
         assert not {name, kin.get(name), "d1", *NEW.document_id} & {*candidates}
         assert rows.score.iloc[0] == rows.score.max()
-    of_epochs = train()["training_log"].groupby("epoch").divergence.mean()
+    log = train()["training_log"]
+    assert (log.divergence > 0).all(), "rows keep the positive that was scored"
+    of_epochs = log.groupby("epoch").divergence.mean()
     assert of_epochs.iloc[-1] < 0.7 * of_epochs.iloc[0]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -612,16 +612,16 @@ class WithCandidates(_Around):
     ) -> None:
         super().__init__(inner)
         self._texts = texts
-        self._scores = defaultdict[tuple[str, str], dict[str, float]](dict)
+        self._scores: dict[tuple[str, str], dict[str, float]] = {}
         for query, positive, document, score in candidates.itertuples(index=False):
-            self._scores[query, positive][document] = score
+            self._scores.setdefault((query, positive), {})[document] = score
 
     def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with their candidates."""
         return [self._with_candidates(row) for row in self._inner(rows, step)]
 
     def _with_candidates(self, row: Row) -> Row:
-        scores = self._scores[row.query_id, row.positive_id]
+        scores = self._scores.get((row.query_id, row.positive_id), {})
         new = [name for name in scores if name not in {row.positive_id, *row.negative_ids}]
         names = (*row.negative_ids, *new)
         positive_score, *others = (scores.get(name, math.nan) for name in (row.positive_id, *names))

@@ -219,7 +219,8 @@ def train(
                 stock=stock,
                 dimension=encoder.get_embedding_dimension() or 0,
                 loss=loss,
-                positives=positives,
+                # The teacher scored the positives of the rows alone.
+                positives=None if options.learns_teacher else positives,
                 epoch=len(batches),
             )
         recorder.drawn = sampling.DrawnNegatives(

@@ -160,9 +160,13 @@ def untrained_sources(
     search: SearchParams,
     dense: DenseParams,
     store: Store,
+    queries: Sequence[str] = (),
 ) -> tuple[dict[str, EncoderSettings], str]:
-    """Return the encoders that may be parts without training, by name, and why the network is left out."""
-    network, reason = network_settings(texts, search, dense, store)
+    """Return by name the encoders that need no training, and why the network is left out.
+
+    See :func:`network_settings`.
+    """
+    network, reason = network_settings(texts, search, dense, store, queries)
     sources = {}
     # Its folder is empty where nobody wants it.
     if any(corpus_encoder.iterdir()) and (CORPUS in search.parts or encoder == OF_CORPUS):

@@ -150,6 +150,8 @@ def train_retriever(
         "dimensions": str(dense.dimensions),
         "tables": digest_tables(tables),
     }
+    is_candidate = corpus.document_id.isin(scored_candidates.get("document_id", ()))
+    candidates = corpus[is_candidate]
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     results, start = [], place_of(encoder, corpus_encoder)
@@ -189,7 +191,7 @@ def train_retriever(
             pseudo=pseudo,
             positives=positives,
             candidates=scored_candidates,
-            texts=dict(zip(corpus.document_id, document_texts(corpus), strict=True)),
+            texts=dict(zip(candidates.document_id, document_texts(candidates), strict=True)),
             guide=_guide(options, start, encoder, dense, old, seed, store),
             dev_loss=choice.dev_loss if options.retriever == "dense" else None,
         )
@@ -300,7 +302,7 @@ def _teaching_encoders(
 ) -> list[Part]:
     """Return the untrained encoders of the search, and the one before training where there is no network."""
     sources, _ = untrained_sources(
-        document_texts(corpus), corpus_encoder, encoder, search, dense, store
+        document_texts(corpus), corpus_encoder, encoder, search, dense, store, queries
     )
     if NETWORK not in sources and encoder != OF_CORPUS:
         sources[NETWORK] = dense.of(encoder)

@@ -15,7 +15,6 @@ from anmi.selection.recipe import Recipe
 from anmi.training.options import TrainingOptions
 from anmi.training.parts import WindowOptions, check_sources
 
-
 # Options of fixed fields, which a run may override one by one; parts of several kinds it replaces.
 _OF_FIXED_FIELDS: Final = ("pseudo_queries", "sparsity")
 
