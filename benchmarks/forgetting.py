@@ -107,7 +107,7 @@ def layer_of(name: str) -> int:
 
 
 def averaged(optimizer: torch.optim.Optimizer, steps: int) -> torch.optim.Optimizer:
-    """Return an optimizer whose last of so many steps puts the moving average in place of the weights."""
+    """Return an optimizer whose last step replaces the weights by their moving average."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     averages = [weight.detach().clone() for weight in weights]
     step = itertools.count(1)
@@ -158,7 +158,7 @@ def train(variant: str, root: Path, dev: DevQueries, most_rows: int) -> dict[Alp
 
 
 def cells(collection: str, variants: Sequence[str], most_rows: int) -> Iterator[dict[str, Any]]:
-    """Mine a collection once, train, and yield a row for each variant, alpha and kind of documents."""
+    """Mine a collection once, train; yield a row for each variant, alpha and kind of documents."""
     root = WORK / collection.replace("/", "_")
     if not any(root.glob("*/training_rows.parquet")):
         words = f"collection=beir:{DATA / collection},encoder=minilm,recipe=anmi_labels_only"

@@ -1,4 +1,4 @@
-"""What training a network brings: beside the network before, BM25, and sentence-transformers' own road.
+"""What training a network brings, beside the untrained one, BM25, and sentence-transformers.
 
 A cell is an encoder, a collection, a recipe and a seed: one `kedro run` in a data root of its own,
 over a store that all share. It keeps nDCG@10 of test queries and facts of the training. Cells of
@@ -192,7 +192,7 @@ def run(point: Point, settings: Mapping[str, str]) -> None:
 def train_peer(
     root: Path, point: Point, settings: Mapping[str, str]
 ) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
-    """Train by sentence-transformers; return a summary, and what parts rank for test and dev queries."""
+    """Train by sentence-transformers; return a summary, and the runs of test and dev queries."""
     started = time.monotonic()
     max_length = int(settings["dense.max_length"])
     epochs = int(settings.get("training.options.epochs", EPOCHS))
@@ -230,7 +230,7 @@ def train_peer(
 
 
 def splits(root: Path, summary: Mapping[str, Any]) -> tuple[Split, Split, set[str]]:
-    """Return labelled test and dev queries, and the positives of the labels that a training used."""
+    """Return labelled test and dev queries, and the positives of the labels trained on."""
     corpus, queries, qrels = (table(root, name) for name in ("corpus", "queries", "qrels"))
     share = labelled_share(summary)
     _, known = labels_used(queries[:0], queries, share, summary.get("seed", 0))
@@ -241,7 +241,7 @@ def splits(root: Path, summary: Mapping[str, Any]) -> tuple[Split, Split, set[st
 def measure(
     root: Path, runs: pd.DataFrame, dev_runs: pd.DataFrame, summary: Mapping[str, Any]
 ) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
-    """Return nDCG@10 of test queries by system, with their ``bucket``, and the weights of what is fused."""
+    """Return nDCG@10 of test queries by system, with their ``bucket``, and fused weights."""
     test, dev, positives = splits(root, summary)
     corpus = test.corpus
     labels = test.qrels[test.qrels.query_id.isin(test.queries.query_id)]
@@ -324,7 +324,7 @@ def tests_of(values: Mapping[tuple[str, ...], pd.DataFrame]) -> list[dict[str, A
 
 
 def page_table(document: Mapping[str, Any]) -> str:
-    """Return a table with a line for each encoder, system and recipe, and a column for each collection.
+    """Return a table: a line for each encoder, system and recipe, a column for each collection.
 
     Bold is significantly above the network before training (with BM25, if that is beside it), ▼
     below.

@@ -258,7 +258,7 @@ def networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 
 def write_cell(point: Any, gain: float, new: list[int]) -> None:
-    """Write a cell of 40 queries, of which training finds those of new documents worse and others better."""
+    """Write a cell of 40 queries; training is worse on new documents, better on others."""
     ids = [str(number) for number in range(40)]
     start = np.linspace(0.1, 0.6, 40)
     is_new = np.isin(np.arange(40), new)

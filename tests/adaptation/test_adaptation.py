@@ -588,10 +588,8 @@ def test_examples_are_training_queries_whose_labels_are_used() -> None:
     assert len(examples) == 4 and set(examples) <= set(trained)
     assert len({*example_queries(table, labels[:9], 1.0, seed=1)}) == 3
     for share in (0.0, 0.1, 0.5):
-        used = labels_used(table.assign(positive_ids=""), table, share, seed=1)[1].text
-        some = example_queries(table, labels, share, seed=1)
-        assert some == [text for text in examples if text in set(used)]
-    assert example_queries(table, labels[:0], 1.0, seed=1) == []
+        used = labels_used(table[:0], table, share, seed=1)[1].text
+        assert {*example_queries(table, labels, share, seed=1)} <= {*trained} & {*used}
 
 
 QUERIES = pd.DataFrame(

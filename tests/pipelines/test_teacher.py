@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import rel_entr, softmax
 from tests.pipelines.test_training import BOOK, CORPUS, NEW, QRELS, QUERIES, WORDS, pseudo_queries
 from tests.pipelines.test_training import rows as mined_rows
 
@@ -26,10 +24,6 @@ from anmi.search.hybrid import best_candidates
 from anmi.search.parts import Part
 from anmi.store import Store
 from anmi.training.batch import assemble, read_rows
-from anmi.training.losses.common import Facts
-from anmi.training.losses.judged import Distillation
-from anmi.training.losses.temperature import Temperature
-from anmi.training.parts import DistillationOptions
 from anmi.training.sampling import FirstNegatives, PseudoRows, WithCandidates, WithPseudoQueries
 
 TEACHER = {"kinds": ["title"], "batch_size": 4, "candidates": 3}
@@ -185,7 +179,7 @@ def test_candidates_are_neither_new_nor_related_nor_copies_and_the_encoder_learn
     assert of_epochs.iloc[-1] < 0.7 * of_epochs.iloc[0]
 
 
-def test_a_pseudo_query_learns_the_scores_and_no_candidate_is_its_negative(scored: Any) -> None:
+def test_rows_have_the_scores_of_candidates_and_none_is_a_negative(scored: Any) -> None:
     table, _ = scored
     ids = CORPUS.document_id.tolist()
     texts = dict(zip(ids, CORPUS.title + " " + CORPUS.text, strict=True))
@@ -195,30 +189,12 @@ def test_a_pseudo_query_learns_the_scores_and_no_candidate_is_its_negative(score
     sampler = WithPseudoQueries(labelled, 12, pseudo, steps=9)
     rows = WithCandidates(sampler, table, texts)(np.array([7, 19, 20]), 0)
     batch = assemble(rows, "all")
-    rng = np.random.default_rng(1)
-    near = rng.uniform(-1, 1, batch.weights.shape)
-    loss = Distillation(Temperature(0.2).double(), DistillationOptions(column="teacher", share=1.0))
-    judged = torch.tensor(batch.judged["teacher"]).double()
-    own = torch.tensor(batch.positive)[:, None]
-    losses = loss(
-        torch.tensor(near).gather(1, own)[:, 0],
-        torch.tensor(near),
-        torch.tensor(batch.weights).log(),
-        Facts(
-            positive_column=own[:, 0],
-            positive_judged={"teacher": judged.gather(1, own)[:, 0]},
-            judged={"teacher": judged},
-        ),
-    )
-    columns = {text: place for place, text in enumerate(batch.texts)}
-    for place, row in enumerate(rows):
-        score, scores = row.judged["teacher"]
-        judged = [(row.positive, score), *zip(row.negatives, scores, strict=True)]
-        judged = [(columns[text], score) for text, score in judged if not np.isnan(score)]
-        documents, labels = map(list, zip(*judged, strict=True))
-        assert len(documents) == 4
-        if place:
-            assert (batch.weights[place, documents] == 0).all()
-        model = softmax(near[place, documents] / 0.2)
-        expected = rel_entr(softmax(labels), model).sum()
-        assert losses[place].item() == pytest.approx(expected, rel=1e-5)
+    scores = table.set_index(["query_id", "positive_id"]).sort_index()
+    for row, judged, weights in zip(rows, batch.judged["teacher"], batch.weights, strict=True):
+        of_row = scores.loc[(row.query_id, row.positive_id)].set_index("document_id").score
+        is_scored = ~np.isnan(judged)
+        assert dict(zip(np.array(batch.ids)[is_scored], judged[is_scored], strict=True)) == {
+            **of_row.astype(np.float32)
+        }
+        candidates = is_scored & ~np.isin(batch.ids, mined_rows().negative_ids[7])
+        assert (weights[candidates] == 0).all() and candidates.sum() >= 3

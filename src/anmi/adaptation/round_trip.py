@@ -1,4 +1,4 @@
-"""The round trip of pseudo-queries: at which rank a search finds the documents that they were made of."""
+"""The round trip of pseudo-queries: at which rank a search finds their documents."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def document_ranks(
 
 
 def _lead(queries: Vectors, documents: Vectors, positives: Vectors) -> Float64s:
-    """Return by how many standard deviations N documents are nearer to Q queries than their positives, [Q, N]."""
+    """Return by how many standard deviations documents lead positives of the queries, [Q, N]."""
     products = queries @ documents
     scores = products.toarray() if isinstance(products, sparse.spmatrix) else products
     spread = np.maximum(scores.std(axis=1), 1e-6)

@@ -270,7 +270,8 @@ def other_host(base_url: str) -> str:
 
     Examples
     --------
-    >>> [other_host(f"http://{host}:80/v1") for host in ("localhost", "127.0.0.2", "[::1]", "10.0.0.1")]
+    >>> hosts = ("localhost", "127.0.0.2", "[::1]", "10.0.0.1")
+    >>> [other_host(f"http://{host}:80/v1") for host in hosts]
     ['', '', '', '10.0.0.1']
     """
     host = urlsplit(base_url).hostname or ""

@@ -486,10 +486,10 @@ def best_candidates(
     depth: int,
     count: int,
 ) -> Ranked:
-    """Return what a search of parts teaches an encoder: each query's positive, then the best others.
+    """Return what a search teaches an encoder: each query's positive, then the best candidates.
 
-    A document has the words of its pseudo-query, so BM25 counts it at most as the best candidate;
-    and it is never behind that, as it is what the query asks for.
+    A positive may have all words of its pseudo-query, so BM25 scores it no higher than the best
+    candidate. Its fused score is never below that of a candidate: the query asks for the positive.
 
     Parameters
     ----------
@@ -500,11 +500,11 @@ def best_candidates(
     queries
         Q texts.
     positives
-        The passage that each asks for, int32 [Q].
+        The relevant passage of each, int32 [Q].
     excluded
-        What is no candidate of a query, int32 [Q, K], padded with -1.
+        Passages that are no candidates of a query, int32 [Q, K], padded with -1.
     usable
-        What may be a candidate of any, [N].
+        Which passages may be candidates of any query, [N].
     depth
         Passages of each part that are fused.
     count

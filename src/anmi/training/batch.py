@@ -208,8 +208,7 @@ def assemble(rows: Sequence[Row], in_batch: str) -> Assembly:
        (``all``), have weight 1.
     2. A row's own mined negative has its own weight, also 0: a candidate the recipe found doubtful
        for this query must not come back through another row. Listed twice, the smaller weight
-       holds.
-       Where a teacher scored it, it is in the batch all the same.
+       holds. What weighs 0 is in the batch where the row has scores of a teacher.
     3. No document known to be relevant to the query is a negative: the row's positive, any of its
        ``positive_ids``, the positives of other rows of the same query, and any document with the
        text of one of these. Nor is one of the row's ``excluded_ids``: related to its positive, or

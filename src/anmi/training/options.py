@@ -45,8 +45,8 @@ class PseudoQueryOptions(Params):
         0,
         ge=0,
         description=(
-            "Documents a pseudo-query that BM25, network and corpus encoder together score, for"
-            " distillation: {column: teacher}. 0: each is one more text to encode."
+            "Documents of a row that BM25, network and corpus encoder score together, for the loss"
+            " distillation with column teacher. 0: each is one more text to encode."
         ),
     )
 
@@ -358,8 +358,7 @@ class TrainingOptions(Params):
     def _go_with_pseudo_queries(self) -> None:
         """Refuse what needs negatives or judgments that pseudo-queries do not have."""
         wanted = {
-            "loss": not self.learns_teacher
-            and (self.loss.reads or self.loss.kind in ("triplet", "entity")),
+            "loss": self.loss.reads or self.loss.kind in ("triplet", "entity"),
             "draw": self.draw.reads,
             "curriculum": self.curriculum.kind != "none",
             "hardness": self.hardness.kind != "none",
@@ -395,11 +394,10 @@ class TrainingOptions(Params):
     @property
     def learns_teacher(self) -> bool:
         """Whether the loss learns the scores of the search that needs no training."""
-        return self.loss.reads == (parts.TEACHER,)
+        return getattr(self.loss, "column", None) == parts.TEACHER
 
     @property
     def reads(self) -> set[str]:
         """Judgments that the mined rows must hold."""
-        of_loss = () if self.learns_teacher else self.loss.reads
-        own = {*of_loss, *self.curriculum.reads, *self.draw.reads}
+        own = {*self.loss.reads, *self.curriculum.reads, *self.draw.reads}
         return own if self.companion is None else own | self.of_companion.reads

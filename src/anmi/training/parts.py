@@ -137,15 +137,16 @@ class DistillationOptions(PartOptions):
         None,
         gt=0,
         description=(
-            "Of the soft labels. None: 0.1 for p_relevant, 0.5 for teacher, 1 for cross and elo, 1/30"
-            " for a list."
+            "Of the soft labels. None: 0.1 for p_relevant, 0.5 for teacher, 1 for cross and elo,"
+            " 1/30 for a list."
         ),
     )
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The soft labels."""
-        return (self.column,) if isinstance(self.column, str) else self.column
+        """The soft labels; the teacher's are not mined."""
+        columns = (self.column,) if isinstance(self.column, str) else self.column
+        return () if self.column == TEACHER else columns
 
 
 class EntityOptions(PartOptions):

@@ -30,7 +30,7 @@ from anmi.retrieval import kinds
 from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.tokens import Tokeniser
 from anmi.training import sampling
-from anmi.training.batch import Batcher, Guide, Row, read_rows
+from anmi.training.batch import Batcher, Guide, NegativeSampler, Row, read_rows
 from anmi.training.curriculum import build_curriculum
 from anmi.training.loop import (
     Bar,
@@ -97,8 +97,7 @@ def train(
     stock: Stock | None = None,
     pseudo: sampling.PseudoRows | None = None,
     positives: pd.DataFrame | None = None,
-    candidates: pd.DataFrame | None = None,
-    texts: Mapping[str, str] | None = None,
+    teacher: Callable[[NegativeSampler], NegativeSampler] | None = None,
     guide: SentenceTransformer | None = None,
     dev_loss: Callable[[SentenceTransformer, float], float] | None = None,
 ) -> TrainingResult:
@@ -138,11 +137,9 @@ def train(
     positives
         ``query_id, document_id, text``: all positives of queries that have more of them than rows;
         see :class:`anmi.training.sampling.InTurn`.
-    candidates
-        ``query_id, positive_id, document_id, score``, for a loss that learns a teacher; see
-        :class:`anmi.training.sampling.WithCandidates`.
-    texts
-        By id, of these documents.
+    teacher
+        Adds scored documents to the rows of a sampler, for a loss that learns the scores; see
+        :class:`anmi.training.sampling.WithCandidates`. Rows then keep their positives.
     guide
         Scores in-batch negatives for ``in_batch_filter: guide``; not trained.
     dev_loss
@@ -219,8 +216,7 @@ def train(
                 stock=stock,
                 dimension=encoder.get_embedding_dimension() or 0,
                 loss=loss,
-                # The teacher scored the positives of the rows alone.
-                positives=None if options.learns_teacher else positives,
+                positives=positives if teacher is None else None,
                 epoch=len(batches),
             )
         recorder.drawn = sampling.DrawnNegatives(
@@ -232,9 +228,8 @@ def train(
             )
             batches.epoch = lambda: loop.state.global_step // len(batches)
             arguments.batch_sampler = lambda *_, **__: batches
-        if options.learns_teacher:
-            assert candidates is not None and texts is not None
-            recorder.sampler = sampling.WithCandidates(recorder.sampler, candidates, texts)
+        if teacher is not None:
+            recorder.sampler = teacher(recorder.sampler)
         if steps:
             loop.run(options, kept)
     if adapter:

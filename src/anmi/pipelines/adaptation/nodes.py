@@ -8,18 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
 from anmi.adaptation.kinds import KINDS
 from anmi.adaptation.make import make_pseudo_queries
+from anmi.adaptation.pseudo_tests import labels_used
 from anmi.corpus.texts import normalised
 from anmi.errors import AnmiError, nearest
 from anmi.pipelines.params import AdaptationParams, DenseParams
 from anmi.pipelines.training.params import overridden
 from anmi.retrieval.encoders import Encoder, place_of
 from anmi.retrieval.terms import Terms
-from anmi.seeds import position
+from anmi.seeds import choose
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
@@ -59,16 +59,15 @@ def example_queries(
 
     Examples
     --------
-    >>> queries = pd.DataFrame({"query_id": ["a", "b"], "text": ["x", "y"], "split": ["train", "test"]})
+    >>> columns = {"query_id": ["a", "b"], "text": ["x", "y"], "split": ["train", "test"]}
+    >>> queries = pd.DataFrame(columns)
     >>> example_queries(queries, queries.assign(relevance=1), 1.0, 1)
     ['x']
     """
+    _, used = labels_used(queries[:0], queries, share, seed)
     labelled = qrels.query_id[qrels.relevance > 0]
-    texts = queries.text[(queries.split == "train") & queries.query_id.isin(labelled)]
-    # By the same numbers training leaves labels out.
-    places = position(seed, "training/labels", texts.map(normalised).tolist())
-    order = np.argsort(places, kind="stable")[:_EXAMPLES]
-    return texts.iloc[order[places[order] < share]].tolist()
+    texts = used.text[(used.split == "train") & used.query_id.isin(labelled)]
+    return texts[choose(texts.tolist(), _EXAMPLES, seed)].tolist()
 
 
 def ask_corpus(
@@ -106,7 +105,7 @@ def ask_corpus(
         from anmi.adaptation.written import Writer
         from anmi.judging.endpoint import Endpoint
 
-        share = {**recipes.get(recipe).training, **options}.get("labels", 1.0)
+        share = overridden(recipes.get(recipe).training, options).get("labels", 1.0)
         writer = Writer(
             Endpoint(params.llm).ask,
             store,

@@ -23,7 +23,7 @@ _RELEASED: Final = {
     name: f"{FINAL}.{name}"
     for name in ("queries", "new_documents", "pseudo_queries", "training_rows")
 }
-_SCORED: Final = {"scored_candidates": f"{FINAL}.scored_candidates"}
+_SCORED: Final = f"{FINAL}.scored_candidates"
 _ENCODER: Final = {"corpus_encoder": f"{FINAL}.corpus_encoder"}
 _TRAINED: Final = {name: _DEPLOYED if name == _DEPLOYED else f"{FINAL}.{name}" for name in TRAINED}
 
@@ -64,7 +64,7 @@ def _held_out() -> list[Node]:
 
 def _trained_again() -> list[Node]:
     def released(inputs: Mapping[str, str]) -> dict[str, str]:
-        names = _RELEASED | _ENCODER | _SCORED
+        names = _RELEASED | _ENCODER | {"scored_candidates": _SCORED}
         return {argument: names.get(name, name) for argument, name in inputs.items()}
 
     measured = {f"{MEASURED}{name}": dataset for name, dataset in TRAINED.items()}
@@ -77,7 +77,7 @@ def _trained_again() -> list[Node]:
         node(
             if_trained_again(score_candidates),
             _CHOICE | released(SCORED_BY) | {f"{MEASURED}scored": "scored_candidates"},
-            _SCORED["scored_candidates"],
+            _SCORED,
         ),
         node(
             if_trained_again(train_retriever, "alphas"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,7 @@ from anmi.store import Store
 from anmi.training.parts import GuideFilter, goes_by_dev
 
 if TYPE_CHECKING:
+    from anmi.training.batch import NegativeSampler
     from anmi.training.options import TrainingOptions
     from anmi.training.sampling import PseudoRows
 
@@ -150,8 +152,6 @@ def train_retriever(
         "dimensions": str(dense.dimensions),
         "tables": digest_tables(tables),
     }
-    is_candidate = corpus.document_id.isin(scored_candidates.get("document_id", ()))
-    candidates = corpus[is_candidate]
     # Gone with this process, however that ends, if nothing takes it over.
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     results, start = [], place_of(encoder, corpus_encoder)
@@ -190,8 +190,7 @@ def train_retriever(
             stock=stock,
             pseudo=pseudo,
             positives=positives,
-            candidates=scored_candidates,
-            texts=dict(zip(candidates.document_id, document_texts(candidates), strict=True)),
+            teacher=_teacher(corpus, scored_candidates) if options.learns_teacher else None,
             guide=_guide(options, start, encoder, dense, old, seed, store),
             dev_loss=choice.dev_loss if options.retriever == "dense" else None,
         )
@@ -212,6 +211,17 @@ def train_retriever(
         "latent_neighbours": trained[0].neighbours,
         "training_summary": summary,
     }
+
+
+def _teacher(
+    corpus: pd.DataFrame, candidates: pd.DataFrame
+) -> Callable[[NegativeSampler], NegativeSampler]:
+    """Return what adds scored candidates to the rows of a sampler."""
+    from anmi.training.sampling import WithCandidates
+
+    documents = corpus[corpus.document_id.isin(candidates.document_id)]
+    texts = dict(zip(documents.document_id, document_texts(documents), strict=True))
+    return partial(WithCandidates, candidates=candidates, texts=texts)
 
 
 # Queries that are scored at a time, which bounds memory.
@@ -250,45 +260,50 @@ def score_candidates(
     from anmi.search.fit import prior
 
     options = merged_options(recipes.get(recipe), training)
-    count = options.pseudo_queries.candidates
     tables = [pd.DataFrame(columns=["query_id", "positive_id", "document_id", "score"])]
-    if not count:
+    if not options.pseudo_queries.candidates:
         return tables[0]
-    is_used = pseudo_queries.kind.isin(options.pseudo_queries.kinds)
-    pseudo = pseudo_queries[is_used & (pseudo_queries.split == "train")]
-    # An epoch takes the next view.
-    pseudo = pseudo[pseudo.groupby(["kind", "document_id"]).cumcount() < options.epochs]
-    columns = {"query": "text", "document_id": "positive_id"}
-    both = [table.rename(columns=columns) for table in (training_rows, pseudo)]
-    queries = pd.concat([table[["query_id", "text", "positive_id"]] for table in both])
+    queries = _queries_of_training(training_rows, pseudo_queries, options)
     texts = queries.text.tolist()
-    parts = [Part(BM25, bm25_index)]
-    parts += _teaching_encoders(texts, corpus, corpus_encoder, encoder, search, dense, store)
-    weights = prior([part.name for part in parts], documents=0)
+    encoders = _teaching_encoders(texts, corpus, corpus_encoder, encoder, search, dense, store)
+    parts = [Part(BM25, bm25_index), *encoders]
     ids = corpus.document_id.to_numpy(object)
     place = dict(zip(ids, range(len(ids)), strict=True))
     positives = Positives(qrels, place)
     related = RelatedDocuments.from_table(related_documents, ids.tolist())
-    is_new = corpus.document_id.isin(new_documents.document_id).to_numpy()
+    is_first = related.first_of_text == np.arange(len(ids))
+    best = partial(
+        best_candidates,
+        parts,
+        prior([part.name for part in parts], documents=0),
+        usable=is_first & ~corpus.document_id.isin(new_documents.document_id).to_numpy(),
+        depth=search.depth,
+        count=options.pseudo_queries.candidates,
+    )
     for first in tqdm(range(0, len(queries), _QUERIES), "scoring candidates", disable=None):
-        some = queries[first : first + _QUERIES]
-        own = some.positive_id.map(place).to_numpy(np.int32)
-        relevant = np.column_stack([own, positives.of(some.query_id.tolist())])
-        documents, scores = best_candidates(
-            parts,
-            weights,
-            some.text.tolist(),
-            own,
-            excluded=related.excluded(relevant),
-            usable=~is_new & (related.first_of_text == np.arange(len(ids))),
-            depth=search.depth,
-            count=count,
-        )
-        row, column = np.nonzero(documents != PADDING)
-        table = some[["query_id", "positive_id"]].iloc[row]
-        document_ids = ids[documents[row, column]]
-        tables.append(table.assign(document_id=document_ids, score=scores[row, column]))
+        shard = queries[first : first + _QUERIES]
+        positive = shard.positive_id.map(place).to_numpy(np.int32)
+        relevant = np.column_stack([positive, positives.of(shard.query_id.tolist())])
+        excluded = related.excluded(relevant)
+        documents, scores = best(shard.text.tolist(), positive, excluded=excluded)
+        places = np.nonzero(documents != PADDING)
+        table = shard[["query_id", "positive_id"]].iloc[places[0]]
+        tables.append(table.assign(document_id=ids[documents[places]], score=scores[places]))
     return pd.concat(tables[1:] or tables, ignore_index=True)
+
+
+def _queries_of_training(
+    training_rows: pd.DataFrame, pseudo_queries: pd.DataFrame, options: TrainingOptions
+) -> pd.DataFrame:
+    """Return ``query_id, text, positive_id`` of the rows and pseudo-queries that are trained on."""
+    is_used = pseudo_queries.kind.isin(options.pseudo_queries.kinds)
+    pseudo = pseudo_queries[is_used & (pseudo_queries.split == "train")]
+    # An epoch takes the next view.
+    epochs = max(options.epochs, (options.companion or {}).get("epochs", 0))
+    pseudo = pseudo[pseudo.groupby(["kind", "document_id"]).cumcount() < epochs]
+    names = {"query": "text", "document_id": "positive_id"}
+    columns = ["query_id", "text", "positive_id"]
+    return pd.concat(table.rename(columns=names)[columns] for table in (training_rows, pseudo))
 
 
 def _teaching_encoders(
@@ -300,7 +315,7 @@ def _teaching_encoders(
     dense: DenseParams,
     store: Store,
 ) -> list[Part]:
-    """Return the untrained encoders of the search, and the one before training where there is no network."""
+    """Return the encoders that need no training, that before training in the network's place."""
     sources, _ = untrained_sources(
         document_texts(corpus), corpus_encoder, encoder, search, dense, store, queries
     )

@@ -67,7 +67,7 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
         )
     except ValidationError as error:
         raise AnmiError(f"training: {sentence(error, TrainingOptions, 'option')}") from error
-    # Here, since options may name it for a recipe that says what is trained.
+    # Here, since a run may override one of two options that go together.
     if options.retriever == "dense" and options.masked_lm is not None:
         raise AnmiError(
             "training: masked_lm gives documents of a sparse retriever their terms, and a dense one"
@@ -86,10 +86,9 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
             "training: labels 0 leaves nothing to train on; name kinds of pseudo-queries, such as "
             "`pseudo_queries: {kinds: [cloze]}`, or use some labels"
         )
-    learners = [options] if options.companion is None else [options, options.of_companion]
-    if any(learner.learns_teacher for learner in learners) != (
-        options.pseudo_queries.candidates > 0
-    ):
+    retrievers = [options] if options.companion is None else [options, options.of_companion]
+    learns_teacher = any(retriever.learns_teacher for retriever in retrievers)
+    if learns_teacher != (options.pseudo_queries.candidates > 0):
         raise AnmiError(
             "training: loss distillation with column teacher and pseudo_queries.candidates above 0,"
             " such as 8, go together: set both or none"
@@ -107,10 +106,9 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     if by_window and (options.negatives is None or pool <= options.negatives):
         raise AnmiError(
             f'training: curriculum "{options.curriculum.kind}" chooses the negatives of a step from'
-            " a larger pool, but "
-            f"the recipe mines {pool} a row for {options.negatives or 'all of them'} to be used;"
-            " set its `pool`, such "
-            f"as {min(7 * max(pool, 1), 1000)}"
+            f" a larger pool, but the recipe mines {pool} a row for"
+            f" {options.negatives or 'all of them'} to be used; set its `pool`, such as"
+            f" {min(7 * max(pool, 1), 1000)}"
         )
     return options
 

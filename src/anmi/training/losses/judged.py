@@ -148,7 +148,7 @@ class Distillation(Loss):
 
     def prepare(self, rows: Sequence[Row]) -> None:
         """Refuse rows without any judgment; the teacher scored whatever there is."""
-        for column in {*self.options.reads} - {TEACHER}:
+        for column in self.options.reads:
             all_judgments(rows, column)
 
     def forward(
@@ -168,7 +168,7 @@ class Distillation(Loss):
     def _judged(self, facts: Facts) -> Tensor:
         """Return the judgments of the positive and of all documents, [B, 1 + N]; NaN is unknown."""
         found = []
-        for column in self.options.reads:
+        for column in self.options.reads or (TEACHER,):
             own, judged = judgments(facts, column)
             if facts.positive_column is not None:
                 # The row's own positive is a column like any other, and stands before all of them
