@@ -394,7 +394,8 @@ class TrainingOptions(Params):
     @property
     def learns_teacher(self) -> bool:
         """Whether the loss learns the scores of the search that needs no training."""
-        return getattr(self.loss, "column", None) == parts.TEACHER
+        is_distilled = isinstance(self.loss, parts.DistillationOptions)
+        return is_distilled and self.loss.column == parts.TEACHER
 
     @property
     def reads(self) -> set[str]:
