@@ -394,8 +394,8 @@ class TrainingOptions(Params):
     @property
     def learns_teacher(self) -> bool:
         """Whether the loss learns the scores of the search that needs no training."""
-        is_distilled = isinstance(self.loss, parts.DistillationOptions)
-        return is_distilled and self.loss.column == parts.TEACHER
+        loss = self.loss
+        return isinstance(loss, parts.DistillationOptions) and loss.column == parts.TEACHER
 
     @property
     def reads(self) -> set[str]:
