@@ -18,18 +18,18 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 283_300,
+    "tokens": 286_950,
     "tokens a line": 9.1,
-    "empty names, %": 4.9,
+    "empty names, %": 4.8,
     "fmt: skip": 3,
     "packed assignments": 11,
     "long functions": 37,
-    "lines over 100 columns": 763,
-    "files": 205,
+    "lines over 100 columns": 758,
+    "files": 206,
     "recipes": 25,
-    "lines of tests": 35_040,
-    "lines of benchmarks": 6_600,
-    "words of docs": 25_000,
+    "lines of tests": 35_480,
+    "lines of benchmarks": 7_170,
+    "words of docs": 25_400,
 }
 # Names that say what was done with a thing, not what it is.
 NAMES_THAT_SAY_NOTHING: Final = """
