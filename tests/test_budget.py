@@ -29,7 +29,7 @@ MOST: Final = {
     "recipes": 25,
     "lines of tests": 35_480,
     "lines of benchmarks": 7_170,
-    "words of docs": 25_400,
+    "words of docs": 25_560,
 }
 # Names that say what was done with a thing, not what it is.
 NAMES_THAT_SAY_NOTHING: Final = """
