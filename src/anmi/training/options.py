@@ -367,8 +367,8 @@ class TrainingOptions(Params):
         for name in (name for name, needed in wanted.items() if needed):
             raise ValueError(
                 f"pseudo-queries have neither mined negatives nor judgments, which {name}"
-                f" {getattr(self, name).kind} needs; choose another {name}, such as loss"
-                " distillation with column teacher, or give pseudo_queries: {kinds: []}"
+                f" {getattr(self, name).kind} needs; choose another {name}, or give pseudo_queries:"
+                " {kinds: []}"
             )
 
     @property
