@@ -141,7 +141,8 @@ def train(variant: str, root: Path, dev: DevQueries, most_rows: int) -> dict[Alp
     if variant == "pull":
         start = load_encoder("minilm", MODELS, max_length=MAX_LENGTH).eval()
         texts = document_texts(table(root, "corpus"))
-        trainer.ContrastiveObjective = partial(Pulled, start, texts)
+        pulled: Any = partial(Pulled, start, texts)
+        trainer.ContrastiveObjective = pulled
     scores: dict[Alpha, Float64s] = {}
 
     def measure(encoder_at: Callable[[Alpha], Any]) -> Alpha:

@@ -226,7 +226,7 @@ def train_peer(
     for name, encoder in networks.items():
         parts.append(encoded(name, encoder, test.corpus, dev.queries.text.tolist(), Store(STORE)))
     search = HybridSearch.build(parts, test.corpus, depth=DEPTH, about={})
-    return summary, *(runs_of_parts(search, split, DEPTH) for split in (test, dev))
+    return summary, runs_of_parts(search, test, DEPTH), runs_of_parts(search, dev, DEPTH)
 
 
 def splits(root: Path, summary: Mapping[str, Any]) -> tuple[Split, Split, set[str]]:
@@ -314,7 +314,8 @@ def tests_of(values: Mapping[tuple[str, ...], pd.DataFrame]) -> list[dict[str, A
                 both = [values_of(values[key], system, bucket)]
                 both.append(values_of(values[other], than, bucket))
                 aligned = pd.concat(both, axis=1).dropna()
-                facts = dict(zip(Point._fields, key, strict=False)) | {"question": question}
+                facts: dict[str, Any] = dict(zip(Point._fields, key, strict=False))
+                facts["question"] = question
                 facts |= {"system": system, "over": than if key == other else other[2]}
                 facts |= {"bucket": bucket, "queries": len(aligned)}
                 family += [facts | paired(*aligned.to_numpy().T)] if len(aligned) > 1 else []
@@ -376,11 +377,11 @@ def main() -> None:
     usable = [name for name in options.encoders if is_there[name]]
     started = time.monotonic()
     cells = itertools.product(options.seeds, usable, options.collections, options.recipes)
-    for seed, *place in () if options.collect else cells:
+    for seed, encoder, collection, recipe in () if options.collect else cells:
         if time.monotonic() - started > 60 * options.minutes:
             print(f"stopped after {options.minutes:g} minutes", flush=True)
             break
-        point = Point(*place, seed)
+        point = Point(encoder, collection, recipe, seed)
         run(point, point.settings(options.max_length, more))
     document = collect()
     common.save("networks", document)

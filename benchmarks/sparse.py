@@ -79,11 +79,11 @@ class Mined:
             "related_documents",
             "pseudo_queries",
             "training_rows",
+            "new_documents",
         )
         tables = [table(root, name) for name in names]
-        self.corpus, self.queries, self.qrels, self.related_documents, self.pseudo, self.rows = (
-            tables
-        )
+        self.corpus, self.queries, self.qrels, self.related_documents = tables[:4]
+        self.pseudo, self.rows, self.new_documents = tables[4:]
         self.texts, self.document_ids = (
             document_texts(self.corpus),
             self.corpus.document_id.tolist(),
@@ -202,6 +202,7 @@ def trained(mined: Mined, penalty: float, epochs: int, seed: int) -> Any:
                 mined.queries,
                 mined.qrels,
                 mined.pseudo,
+                mined.new_documents,
                 most_documents=20_000,
                 settings=EncoderSettings(),
                 seed=seed,
