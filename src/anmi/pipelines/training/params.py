@@ -90,8 +90,8 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     learns_teacher = any(retriever.learns_teacher for retriever in retrievers)
     if learns_teacher != (options.pseudo_queries.candidates > 0):
         raise AnmiError(
-            "training.options: loss.distillation.column=teacher and pseudo_queries.candidates above 0,"
-            " such as 8, go together: set both or none"
+            "training.options: loss.distillation.column=teacher and pseudo_queries.candidates above"
+            " 0, such as 8, go together: set both or none"
         )
     mixed = options.sources.kind == "mixed"
     check_sources(options.curriculum, mixed=mixed)
