@@ -622,14 +622,14 @@ class WithCandidates(_Around):
 
     def _with_candidates(self, row: Row) -> Row:
         scores = self._scores.get((row.query_id, row.positive_id), {})
-        new = [name for name in scores if name not in {row.positive_id, *row.negative_ids}]
-        names = (*row.negative_ids, *new)
+        unmined = [name for name in scores if name not in {row.positive_id, *row.negative_ids}]
+        names = (*row.negative_ids, *unmined)
         positive_score, *others = (scores.get(name, math.nan) for name in (row.positive_id, *names))
         return replace(
             row,
             negative_ids=names,
-            negatives=(*row.negatives, *(self._texts[name] for name in new)),
-            weights=row.weights + (0.0,) * len(new),
+            negatives=(*row.negatives, *(self._texts[name] for name in unmined)),
+            weights=row.weights + (0.0,) * len(unmined),
             judged={TEACHER: (positive_score, tuple(others))},
         )
 
