@@ -1,4 +1,4 @@
-"""Variants of documents: one entity swapped, other documents of the corpus, and what a language model writes.
+"""Variants of documents: entity swaps, other documents of the corpus, texts of a language model.
 
 A swap replaces one entity of a document by a neighbour on the graph, which makes a true statement
 false. Other documents state the same relations of another entity, or some of the same facts.
@@ -48,7 +48,7 @@ _FEWEST: Final = 32
 
 
 class Pools:
-    """Sets of entities that can stand for each other: those of a type, and of a relation's tails and heads.
+    """Sets of entities that can stand for each other: of a type, of a relation's tails or heads.
 
     Parameters
     ----------
@@ -70,16 +70,14 @@ class Pools:
         self._graph = graph
         entities = len(graph.uris)
         relations = len(graph.relations)
-        parts = [sparse.csr_array(graph.types.T)]
-        for end in (2, 0):
-            known = graph.triples[graph.triples[:, end] < entities]
-            parts.append(membership(known[:, 1], known[:, end], (relations, entities)))
-        self.members = sparse.csr_array(sparse.vstack(parts))
+        pools = [sparse.csr_array(graph.types.T)]
+        for column in (2, 0):
+            triples = graph.triples[graph.triples[:, column] < entities]
+            pools.append(membership(triples[:, 1], triples[:, column], (relations, entities)))
+        self.members = sparse.csr_array(sparse.vstack(pools))
         self.members.sort_indices()
-        self._size = np.diff(self.members.indptr)
         names = [name.strip() for name in graph.names]
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(("", *names)))}
-        self.name = np.array([numbers[name] for name in names], np.int64)
+        self.name = pd.factorize(np.array(["", *names], object))[0][1:]
         self.related = self.code(graph.triples[:, 0], graph.triples[:, 2])
 
     def code(self, heads: Int64s, tails: Int64s) -> Int64s:
@@ -87,29 +85,28 @@ class Pools:
         return self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
 
     def of_slots(self, context: Context) -> sparse.csr_array:
-        """Return the pools with anyone else in them that fit the entity and its part in the document, bool [S, P]."""
+        """Return the pools of several that fit an entity and its part in a document, bool [S, P]."""
         graph = self._graph
         of_type = sparse.coo_array(graph.types[context.slot_entity])
         types = graph.types.shape[1]
-        slot, fact, head = context.parts
-        relation = types + len(graph.relations) * head + graph.triples[context.fact[fact], 1]
-        place = np.concatenate([of_type.row, slot])
+        slot, fact, is_head = context.parts
+        relation = types + len(graph.relations) * is_head + graph.triples[context.fact[fact], 1]
+        slot = np.concatenate([of_type.row, slot])
         pool = np.concatenate([of_type.col, relation])
-        several = self._size[pool] > 1
-        return membership(
-            place[several], pool[several], (len(context.slot_row), self.members.shape[0])
-        )
+        is_choice = np.diff(self.members.indptr)[pool] > 1
+        shape = (len(context.slot_row), self.members.shape[0])
+        return membership(slot[is_choice], pool[is_choice], shape)
 
 
 def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.DataFrame:
-    """Return up to ``count`` texts per document in which an entity is replaced wherever it is mentioned.
+    """Return up to ``count`` texts per document in which all mentions of an entity are replaced.
 
-    An entity of the document is drawn, then a set it belongs to, then a member of that set. One is
-    kept if its label is another, it is not in the document's facts already, and of no fact in which
-    it takes the old one's place is the head known to be related to the tail. Those in at least half
-    of the sets that the old one is in come first: what only heads the relation `country`, too, may
-    be an airport for a sandwich. What is drawn for a document depends on the seed, its id, its
-    facts and the graph.
+    An entity of the document is drawn, then a set it belongs to, then a member of that set. A
+    member is taken if its label is another, it is not in the document's facts already, and of no
+    fact in which it takes the old one's place is the head known to be related to the tail. Those in
+    at least half of the sets that the old one is in come first: what only heads the relation
+    `country`, too, may be an airport for a sandwich. What is drawn for a document depends on the
+    seed, its id, its facts and the graph.
 
     Parameters
     ----------
@@ -128,68 +125,63 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
         ``place, kind, text, old, new, relation``: place of the document in the context, URIs of the
         entities, and the relation of the first fact that changes.
     """
-    draws = max(_SPARE * count, _FEWEST)
     graph = context.graph
-    documents = len(context.ids)
-    slots = len(context.slot_row)
-    slots_of = membership(context.slot_row, np.arange(slots), (documents, slots))
     pools_of = pools.of_slots(context)
-    facts_of = membership(*context.parts[:2], (slots, len(context.fact)))
-    uniform = _uniform(context, seed, "swap", 3, draws)
-    row = np.repeat(np.arange(documents), draws)
-    slot, has_slot = picked(uniform[:, 0].ravel(), slots_of, row)
-    slot = slot[has_slot]
-    uniform = uniform.transpose(0, 2, 1).reshape(-1, 3)[has_slot]
-    pool, placed = picked(uniform[:, 1], pools_of, slot)
-    slot = slot[placed]
-    uniform = uniform[placed]
-    entity, _ = picked(uniform[:, 2], pools.members, pool[placed])
+    facts_of = membership(*context.parts[:2], (len(context.slot_row), len(context.fact)))
+    draws = max(_SPARE * count, _FEWEST)
+    slot, entity = _drawn_swaps(context, pools, pools_of, draws, seed)
     name = pools.name[entity]
-    code = context.slot_row[slot] * len(graph.nodes) + entity
+    pair = context.slot_row[slot] * len(graph.nodes) + entity
     # An entity with another label than the slot's that stands in no fact of the document.
-    is_other = (
-        (name != pools.name[context.slot_entity[slot]]) & (name > 0) & ~np.isin(code, context.pairs)
-    )
-    keep = np.flatnonzero(is_other)
-    keep = keep[
-        np.sort(np.unique(slot[keep] * len(graph.uris) + entity[keep], return_index=True)[1])
-    ]
-    keep = keep[~_may_be_true(context, pools, facts_of, slot[keep], entity[keep])]
-    keep = keep[
-        np.lexsort(
-            (~_fits(pools, pools_of, slot[keep], entity[keep]), context.slot_row[slot[keep]])
+    is_other = (name != pools.name[context.slot_entity[slot]]) & (name > 0)
+    swaps = pd.DataFrame({"slot": slot, "entity": entity})[is_other & ~np.isin(pair, context.pairs)]
+    swaps = swaps.drop_duplicates()
+    swaps = swaps[~_may_be_true(context, pools, facts_of, *swaps.to_numpy().T)]
+    misfits = ~_fits(pools, pools_of, *swaps.to_numpy().T)
+    swaps = swaps.assign(place=context.slot_row[swaps["slot"]], misfit=misfits)
+    swaps = swaps.sort_values(["place", "misfit"], kind="stable").groupby("place").head(count)
+    slot, entity, place = swaps[["slot", "entity", "place"]].to_numpy(np.int64).T
+    first_fact = context.fact[facts_of.indices[facts_of.indptr[slot]]]
+    texts = [
+        replaced(context.texts[document], context.slot_spans[slot_number], graph.labels[new])
+        for document, slot_number, new in zip(
+            place.tolist(), slot.tolist(), entity.tolist(), strict=True
         )
     ]
-    keep = keep[first_of_each(context.slot_row[slot[keep]], count)]
-    slot = slot[keep]
-    entity = entity[keep]
-    row = context.slot_row[slot]
-    first = facts_of.indices[facts_of.indptr[slot]]
     return pd.DataFrame(
         {
-            "place": row,
+            "place": place,
             "kind": "swap",
-            "text": [
-                replaced(context.texts[place], context.slot_spans[slot_number], graph.labels[new])
-                for place, slot_number, new in zip(
-                    row.tolist(), slot.tolist(), entity.tolist(), strict=True
-                )
-            ],
+            "text": texts,
             "old": [graph.uris[old] for old in context.slot_entity[slot].tolist()],
             "new": [graph.uris[new] for new in entity.tolist()],
             "relation": [
-                graph.relations[relation]
-                for relation in graph.triples[context.fact[first], 1].tolist()
+                graph.relations[relation] for relation in graph.triples[first_fact, 1].tolist()
             ],
         }
     )
 
 
+def _drawn_swaps(
+    context: Context, pools: Pools, pools_of: sparse.csr_array, draws: int, seed: int
+) -> tuple[Int64s, Int64s]:
+    """Draw a slot of each document and an entity of a pool of the slot, document by document."""
+    documents = len(context.ids)
+    slots = len(context.slot_row)
+    slots_of = membership(context.slot_row, np.arange(slots), (documents, slots))
+    uniform = _uniform(context, seed, "swap", 3, draws).transpose(0, 2, 1).reshape(-1, 3)
+    slot, has_slot = picked(uniform[:, 0], slots_of, np.repeat(np.arange(documents), draws))
+    slot = slot[has_slot]
+    uniform = uniform[has_slot]
+    pool, has_pool = picked(uniform[:, 1], pools_of, slot)
+    entity, _ = picked(uniform[has_pool, 2], pools.members, pool[has_pool])
+    return slot[has_pool], entity
+
+
 def _uniform(context: Context, seed: int, step: str, numbers: int, draws: int) -> Float64s:
     """Return some numbers in [0, 1) for each draw of each document, [N, numbers, draws]."""
-    numbers_of_document = np.arange(numbers * draws, dtype=np.int32)
-    places = np.broadcast_to(numbers_of_document, (len(context.ids), len(numbers_of_document)))
-    uniform = seeds.uniform(seed, f"variants/{step}", context.ids, places)
+    slots = np.tile(np.arange(numbers * draws, dtype=np.int32), (len(context.ids), 1))
+    uniform = seeds.uniform(seed, f"variants/{step}", context.ids, slots)
     return uniform.reshape(-1, numbers, draws)
 
 
@@ -201,23 +193,18 @@ def _fits(pools: Pools, pools_of: sparse.csr_array, slot: Int64s, entity: Int64s
 
 
 def _may_be_true(
-    context: Context,
-    pools: Pools,
-    facts_of: sparse.csr_array,
-    slot: Int64s,
-    entity: Int64s,
+    context: Context, pools: Pools, facts_of: sparse.csr_array, slot: Int64s, entity: Int64s
 ) -> Bools:
     """Whether a fact that changes may be true with the new entity, too."""
     facts = facts_of[slot]
     draw = np.repeat(np.arange(len(slot)), np.diff(facts.indptr))
-    triple = context.graph.triples[context.fact[facts.indices]]
-    old = context.slot_entity[slot][draw]
-    new = entity[draw]
-    heads, tails = (np.where(triple[:, end] == old, new, triple[:, end]) for end in (0, 2))
+    ends = context.graph.triples[context.fact[facts.indices]][:, [0, 2]]
+    is_old = ends == context.slot_entity[slot][draw, None]
+    heads, tails = np.where(is_old, entity[draw, None], ends).T
     # That is stricter than a check of the triple itself, and costs three swaps in a thousand: what
     # is in a country is part of it as well, and a literal may say what is not said of the entity.
-    true = np.isin(pools.code(heads, tails), pools.related)
-    return np.bincount(draw[true], minlength=len(slot)) > 0
+    is_related = np.isin(pools.code(heads, tails), pools.related)
+    return np.bincount(draw[is_related], minlength=len(slot)) > 0
 
 
 _ONE_RELATION: Final = 2
@@ -225,7 +212,7 @@ _BLOCK: Final = 1024
 
 
 def make_counterparts(context: Context, count: int, seed: int) -> pd.DataFrame:
-    """Return up to ``count`` documents of the corpus for each document that are about another entity.
+    """Return for each document up to ``count`` others of the corpus about another entity.
 
     Three degrees of likeness are drawn from, the next one only where the one before has not enough:
     documents with the same relations in all; with the same relations of the entity they are about;
@@ -249,33 +236,26 @@ def make_counterparts(context: Context, count: int, seed: int) -> pd.DataFrame:
     """
     about = context.graph.about
     types = context.graph.types.astype(np.int32)
-    drawn = _drawn(context, _SPARE * count, seed)
-    old = about[context.documents[drawn["place"]]]
-    new = about[drawn["other"]]
-    drawn["alike"] = np.asarray(types[old].multiply(types[new]).sum(axis=1)).ravel() > 0
-    fits = (
-        (old >= 0)
-        & (new >= 0)
-        & (old != new)
-        & (drawn["alike"] | (drawn["degree"] < _ONE_RELATION))
-    )
-    drawn = drawn[fits & ~context.states_all(drawn["place"].to_numpy(), drawn["other"].to_numpy())]
-    drawn = drawn.sort_values(
-        ["place", "degree", "alike"], ascending=[True, True, False], kind="stable"
-    )
-    drawn = drawn.drop_duplicates(["place", "other"])
-    drawn = drawn[first_of_each(drawn["place"].to_numpy(), count)]
-    relations = [context.graph.relations[relation] for relation in drawn["relation"]]
-    place, counterpart = (drawn[name].to_numpy() for name in ("place", "other"))
-    return _documents_as_variants(context, "counterpart", place, counterpart, relations)
+    pairs = _drawn_pairs(context, _SPARE * count, seed)
+    old = about[context.documents[pairs["place"]]]
+    new = about[pairs["partner"]]
+    is_alike = np.asarray(types[old].multiply(types[new]).sum(axis=1)).ravel() > 0
+    fits = (old >= 0) & (new >= 0) & (old != new) & (is_alike | (pairs["degree"] < _ONE_RELATION))
+    fits &= ~context.states_all(pairs["place"].to_numpy(), pairs["partner"].to_numpy())
+    pairs = pairs.assign(unlike=~is_alike)[fits]
+    pairs = pairs.sort_values(["place", "degree", "unlike"], kind="stable")
+    pairs = pairs.drop_duplicates(["place", "partner"]).groupby("place").head(count)
+    place, partner, relation = pairs[["place", "partner", "relation"]].to_numpy(np.int64).T
+    relations = [context.graph.relations[number] for number in relation.tolist()]
+    return _documents_as_variants(context, "counterpart", place, partner, relations)
 
 
 def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
-    """Return which documents are alike in three degrees, bool [groups, D], and the first own relation of each.
+    """Return documents that are alike in three degrees, bool [groups, D], and a relation of each.
 
-    Own relations are those of the entity that a document is about; 0 stands where there is none.
-    Alike are documents of the same relations in all, of the same own ones, and of one own relation;
-    one without any is like no other.
+    It is the first own one; own relations are those of the entity that a document is about; 0
+    stands where there is none. Alike are documents of the same relations in all, of the same own
+    ones, and of one own relation; one without any is like no other.
     """
     documents = graph.stated.shape[0]
     relations = len(graph.relations)
@@ -287,39 +267,38 @@ def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
     # surely.
     words = seeds.stream(0, "variants/pattern").integers(0, 2**63, 2 * relations).astype(np.uint64)
     degrees = []
-    first = np.zeros(documents, np.int64)
-    for chosen in (np.ones(len(is_own), bool), is_own):
+    for is_counted in (np.ones(len(is_own), bool), is_own):
         sums = np.zeros(documents, np.uint64)
-        np.add.at(sums, document[chosen], words[2 * relation[chosen] + is_own[chosen]])
-        some = np.unique(document[chosen])
-        patterns, number = np.unique(sums[some], return_inverse=True)
-        degrees.append(membership(number.ravel(), some, (len(patterns), documents)))
-    first[document[is_own][::-1]] = relation[is_own][::-1]
-    return [*degrees, membership(relation[is_own], document[is_own], (relations, documents))], first
+        np.add.at(sums, document[is_counted], words[2 * relation + is_own][is_counted])
+        members = np.unique(document[is_counted])
+        patterns, number = np.unique(sums[members], return_inverse=True)
+        degrees.append(membership(number.ravel(), members, (len(patterns), documents)))
+    degrees.append(membership(relation[is_own], document[is_own], (relations, documents)))
+    first_relation = np.zeros(documents, np.int64)
+    first_relation[document[is_own][::-1]] = relation[is_own][::-1]
+    return degrees, first_relation
 
 
-def _drawn(context: Context, draws: int, seed: int) -> pd.DataFrame:
-    """Draws in every degree: place in the context, the other document, degree and relation."""
+def _drawn_pairs(context: Context, draws: int, seed: int) -> pd.DataFrame:
+    """Draw in every degree: place in the context, partner in the corpus, degree and relation."""
     documents = context.documents
-    (degrees, first) = _likeness(context.graph)
+    degrees, first_relation = _likeness(context.graph)
     place = np.repeat(np.arange(len(documents)), draws)
-    parts = []
+    tables = []
     for degree, groups in enumerate(degrees):
         uniform = _uniform(context, seed, f"counterpart/{degree}", 2, draws)
-        group, has_group = picked(
-            uniform[:, 0].ravel(), sparse.csr_array(groups.T)[documents], place
-        )
-        where = place[has_group]
-        partner, _ = picked(uniform[:, 1].ravel()[has_group], groups, group[has_group])
-        relation = group[has_group] if degree == _ONE_RELATION else first[documents[where]]
-        parts.append(
-            pd.DataFrame({"place": where, "other": partner, "degree": degree, "relation": relation})
-        )
-    return pd.concat(parts, ignore_index=True)
+        groups_of = sparse.csr_array(groups.T)[documents]
+        group, has_group = picked(uniform[:, 0].ravel(), groups_of, place)
+        table = pd.DataFrame({"place": place, "degree": degree, "relation": group})[has_group]
+        table["partner"], _ = picked(uniform[:, 1].ravel()[has_group], groups, group[has_group])
+        if degree < _ONE_RELATION:
+            table["relation"] = first_relation[documents[table["place"]]]
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
 
 
 def make_neighbours(context: Context, count: int, seed: int) -> pd.DataFrame:
-    """Return up to ``count`` documents of the corpus for each document that share facts with it and lack some.
+    """Return for each document up to ``count`` others that share facts with it and lack some.
 
     Those that share most come first, by the mean of the two documents' shares of common facts;
     equals are drawn at random. What lacks a fact is no answer to a query for all of them, however
@@ -345,36 +324,30 @@ def make_neighbours(context: Context, count: int, seed: int) -> pd.DataFrame:
     stated = context.graph.stated.astype(np.int32)
     transposed = sparse.csc_array(stated.T)
     size = np.asarray(stated.sum(axis=1)).ravel()
-    parts = [np.zeros((0, 2), np.int64)]
-    for start in range(0, len(context.documents) if count else 0, _BLOCK):
-        documents = context.documents[start : start + _BLOCK]
+    pairs = [np.zeros((0, 2), np.int64)]
+    for start in range(0, len(context.documents), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        documents = context.documents[block]
         shared = sparse.csr_array(stated[documents] @ transposed)
-        row = np.repeat(np.arange(len(documents)), np.diff(shared.indptr))
-        own_size = size[documents][row]
-        shared_size = size[shared.indices]
-        likeness = shared.data / own_size + shared.data / shared_size
-        # Equals are in an order of their own, the same in whichever block the first of a pair is.
         lengths = np.diff(shared.indptr)
+        row = np.repeat(np.arange(len(documents)), lengths)
+        document_size = size[documents][row]
+        likeness = shared.data / document_size + shared.data / size[shared.indices]
+        # Equals are in an order of their own, the same in whichever block the first of a pair is.
         is_filled = np.arange(lengths.max(initial=0)) < lengths[:, None]
         slots = np.zeros(is_filled.shape, np.int32)
         slots[is_filled] = shared.indices
-        tie = seeds.uniform(seed, "variants/neighbour", context.ids[start : start + _BLOCK], slots)[
-            is_filled
-        ]
-        order = np.lexsort((tie, -likeness, row))
-        order = order[(shared.data < own_size)[order]]
+        draws = seeds.uniform(seed, "variants/neighbour", context.ids[block], slots)
+        order = np.lexsort((draws[is_filled], -likeness, row))
+        order = order[(shared.data < document_size)[order]]
         order = order[first_of_each(row[order], count)]
-        parts.append(np.stack([row[order] + start, shared.indices[order]], axis=1))
-    place, neighbour = np.concatenate(parts).T
-    return _documents_as_variants(context, "neighbour", place, neighbour, [""] * len(neighbour))
+        pairs.append(np.stack([row[order] + start, shared.indices[order]], axis=1))
+    place, neighbour = np.concatenate(pairs).T
+    return _documents_as_variants(context, "neighbour", place, neighbour, "")
 
 
 def _documents_as_variants(
-    context: Context,
-    kind: str,
-    place: Int64s,
-    found: Int64s,
-    relations: Sequence[str],
+    context: Context, kind: str, place: Int64s, partner: Int64s, relations: Sequence[str]
 ) -> pd.DataFrame:
     """Return M documents of the corpus as variants of others.
 
@@ -384,29 +357,29 @@ def _documents_as_variants(
         Of the documents that have variants.
     kind
         Of the variants.
-    place, found
+    place, partner
         Of which document of the context each is a variant, and its number in the corpus, [M].
     relations
-        M names.
+        M names, or the one of all.
 
     Returns
     -------
     pandas.DataFrame
         ``place, kind, text, old, new, relation, variant_id``: place of the document in the context,
         the entities that the two are about (empty where a document is about none), a relation, and
-        the id of the found document.
+        the id of the partner.
     """
-    graph = context.graph
-    names = (*context.graph.uris, "")
+    about = context.graph.about
+    uris = (*context.graph.uris, "")
     return pd.DataFrame(
         {
             "place": place,
             "kind": kind,
-            "text": [context.corpus_texts[document] for document in found.tolist()],
-            "old": [names[entity] for entity in graph.about[context.documents[place]].tolist()],
-            "new": [names[entity] for entity in graph.about[found].tolist()],
+            "text": [context.corpus_texts[document] for document in partner.tolist()],
+            "old": [uris[entity] for entity in about[context.documents[place]].tolist()],
+            "new": [uris[entity] for entity in about[partner].tolist()],
             "relation": relations,
-            "variant_id": [context.corpus_ids[document] for document in found.tolist()],
+            "variant_id": [context.corpus_ids[document] for document in partner.tolist()],
         }
     )
 
@@ -434,9 +407,9 @@ Edit = Callable[[Sequence[str]], list[list[str]]]
 
 
 def edited(ask: Ask, longest: int, texts: Sequence[str]) -> list[list[str]]:
-    """Let a language model make one statement of each text false; return the edited text of each, or none.
+    """Let a language model make one statement of each text false; return the edits of each.
 
-    Answers that are no edit of the text, for their length or because nothing changed, are left out.
+    There is one or none. What is no edit, for its length or as nothing changed, is left out.
     Texts of more than ``longest`` characters are not edited, as their answers would be cut. Nobody
     checks that what they say is wrong.
 
@@ -445,26 +418,18 @@ def edited(ask: Ask, longest: int, texts: Sequence[str]) -> list[list[str]]:
     AnmiError
         The endpoint refuses requests as such: wrong address, model or key.
     """
-    edited_places = [
-        place for place, text in enumerate(texts) if text.strip() and len(text) <= longest
-    ]
+    places = [place for place, text in enumerate(texts) if text.strip() and len(text) <= longest]
     edits: list[list[str]] = [[] for _ in texts]
     problems: Counter[str] = Counter()
-    for number, reply in ask(
-        [(_SYSTEM, _QUESTION.format(texts[place])) for place in edited_places]
-    ):
-        new = edit_in(reply.text, texts[edited_places[number]])
-        if new is None:
+    for number, reply in ask([(_SYSTEM, _QUESTION.format(texts[place])) for place in places]):
+        edit = edit_in(reply.text, texts[places[number]])
+        if edit is None:
             problems[reply.problem or "no edit of the text"] += 1
         else:
-            edits[edited_places[number]].append(new)
+            edits[places[number]].append(edit)
     if problems:
-        log.warning(
-            "%d of %d texts were not edited (%s)",
-            problems.total(),
-            len(edited_places),
-            reasons(problems),
-        )
+        counts = (problems.total(), len(places), reasons(problems))
+        log.warning("%d of %d texts were not edited (%s)", *counts)
     return edits
 
 
@@ -477,11 +442,9 @@ def edit_in(answer: str, text: str) -> str | None:
     'It is blue.'
     """
     wrapped = _WRAPPING.match(answer)
-    new = wrapped["text"] if wrapped else ""
+    edit = wrapped["text"] if wrapped else ""
     shortest, longest = (share * len(text.strip()) for share in _LENGTHS)
-    if not shortest <= len(new) <= longest or " ".join(new.split()) == " ".join(text.split()):
-        return None
-    return new
+    return edit if shortest <= len(edit) <= longest and edit.split() != text.split() else None
 
 
 # Documents at a time, so that the draws take little memory.
@@ -527,7 +490,7 @@ def make_variants(
     """
     numbers = np.unique(documents)
     pools = Pools(graph)
-    parts = []
+    variants = [empty(*VARIANT_COLUMNS)]
     for start in range(0, len(numbers), _AT_ONCE):
         context = Context.of(graph, numbers[start : start + _AT_ONCE], ids, texts)
         tables = [make_swaps(context, pools, params.swaps, seed)]
@@ -536,14 +499,10 @@ def make_variants(
         if params.neighbours:
             tables.append(make_neighbours(context, params.neighbours, seed))
         if edit is not None:
-            rows = [
-                (place, "generated", text)
-                for place, new in enumerate(edit(context.texts))
-                for text in new
-            ]
-            tables.append(pd.DataFrame(rows, columns=["place", "kind", "text"]))
-        parts.append(_named(context, pd.concat(tables, ignore_index=True)))
-    return pd.concat(parts, ignore_index=True) if parts else empty(*VARIANT_COLUMNS)
+            edits = pd.DataFrame({"kind": "generated", "text": edit(context.texts)})
+            tables.append(edits.explode("text").dropna().reset_index(names="place"))
+        variants.append(_named(context, pd.concat(tables, ignore_index=True)))
+    return pd.concat(variants, ignore_index=True)
 
 
 def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
@@ -554,45 +513,39 @@ def counts_of(variants: pd.DataFrame) -> dict[str, dict[str, int]]:
     >>> counts_of(pd.DataFrame({"kind": ["swap", "swap"], "document_id": ["a", "b"]}))
     {'swap': {'variants': 2, 'documents': 2}}
     """
-    by_kind = variants.groupby("kind").document_id.agg(["size", "nunique"])
-    counts = {kind: map(int, by_kind.loc[kind]) for kind in KINDS if kind in by_kind.index}
-    return {
-        kind: dict(zip(("variants", "documents"), numbers, strict=True))
-        for kind, numbers in counts.items()
-    }
+    counts = variants.groupby("kind").document_id.agg(variants="size", documents="nunique")
+    kinds = [kind for kind in KINDS if kind in counts.index]
+    return {kind: counts.loc[kind].to_dict() for kind in kinds}
 
 
-def _named(context: Context, made: pd.DataFrame) -> pd.DataFrame:
-    """Return the variants that were made, without repeats, each with its id."""
-    made = _existing(context, made.reindex(columns=["place", *VARIANT_COLUMNS]))
-    unchanged = np.array(context.texts, dtype=object)[made["place"].to_numpy(np.int64)]
-    made = made[made["text"] != unchanged]
-    made = made.assign(order=made["kind"].map({kind: order for order, kind in enumerate(KINDS)}))
-    made = made.sort_values(["place", "order"], kind="stable").drop_duplicates(["place", "text"])
-    names = pd.Series(
-        [context.ids[place] for place in made["place"]], index=made.index, dtype="str"
-    )
-    numbered = (
-        names + "#" + made["kind"] + ":" + made.groupby(["place", "kind"]).cumcount().astype("str")
-    )
-    made = made.assign(document_id=names, variant_id=made["variant_id"].fillna(numbered)).fillna("")
-    return made[list(VARIANT_COLUMNS)].astype("str").reset_index(drop=True)
+def _named(context: Context, variants: pd.DataFrame) -> pd.DataFrame:
+    """Return the variants without repeats, each with its id."""
+    variants = _existing(context, variants.reindex(columns=["place", *VARIANT_COLUMNS]))
+    place = variants["place"].to_numpy(np.int64)
+    is_changed = variants["text"] != np.array(context.texts, object)[place]
+    variants["order"] = variants["kind"].map(KINDS.index)
+    variants["document_id"] = np.array(context.ids, object)[place]
+    variants = variants[is_changed].sort_values(["place", "order"], kind="stable")
+    variants = variants.drop_duplicates(["place", "text"])
+    number = variants.groupby(["place", "kind"]).cumcount().astype("str")
+    names = variants["document_id"] + "#" + variants["kind"] + ":" + number
+    variants = variants.assign(variant_id=variants["variant_id"].fillna(names)).fillna("")
+    return variants[list(VARIANT_COLUMNS)].astype("str").reset_index(drop=True)
 
 
-def _existing(context: Context, made: pd.DataFrame) -> pd.DataFrame:
-    """Name a made text that a document has after that document, or drop it if that document states the same facts."""
+def _existing(context: Context, variants: pd.DataFrame) -> pd.DataFrame:
+    """Name a new text that a document has after it, or drop it if that document states as much."""
     # The first of equal texts comes last, so that it wins.
-    texts = context.corpus_texts
-    document_of_text = made["text"].map(
-        dict(zip(texts[::-1], range(len(texts) - 1, -1, -1), strict=True))
+    numbers = {text: number for number, text in reversed([*enumerate(context.corpus_texts)])}
+    same_document = variants["text"].map(numbers)
+    is_copy = (same_document.notna() & variants["variant_id"].isna()).to_numpy()
+    document = same_document[is_copy].to_numpy(np.int64)
+    states_all = context.states_all(variants["place"][is_copy].to_numpy(np.int64), document)
+    variant_id, kind = (
+        variants[name].to_numpy(object, copy=True) for name in ("variant_id", "kind")
     )
-    hit = np.flatnonzero(document_of_text.notna() & made["variant_id"].isna())
-    place, same = (
-        values.iloc[hit].to_numpy(np.int64) for values in (made["place"], document_of_text)
-    )
-    name, kind = (made[column].to_numpy(object, copy=True) for column in ("variant_id", "kind"))
-    name[hit] = [context.corpus_ids[document] for document in same.tolist()]
-    kind[hit] = "counterpart"
-    keep = np.ones(len(made), bool)
-    keep[hit] = ~context.states_all(place, same)
-    return made.assign(variant_id=name, kind=kind)[keep]
+    variant_id[is_copy] = [context.corpus_ids[number] for number in document.tolist()]
+    kind[is_copy] = "counterpart"
+    is_kept = ~is_copy
+    is_kept[is_copy] = ~states_all
+    return variants.assign(variant_id=variant_id, kind=kind)[is_kept]

@@ -1,17 +1,18 @@
-"""A context tells what some documents state, and where the entities of their facts stand in their texts."""
+"""A context tells what documents state, and where the entities of their facts stand in the texts."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from bisect import bisect_left, insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -24,12 +25,12 @@ Span = tuple[int, int]
 _UNSPACED: Final = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
 )
-_HANGUL: Final = re.compile(r"[\uac00-\ud7a3]")
+_HANGUL: Final = re.compile(r"[\uac00-\ud7a3]{2}")
 
 
 @dataclass(frozen=True)
 class Context:
-    """N documents, their F facts, and S slots: an entity of a document's facts with its mentions in the text.
+    """N documents, their F facts, and S slots: entities of a document's facts with their mentions.
 
     Attributes
     ----------
@@ -66,11 +67,7 @@ class Context:
 
     @classmethod
     def of(
-        cls,
-        graph: KnowledgeGraph,
-        documents: Int32s,
-        ids: Sequence[str],
-        texts: Sequence[str],
+        cls, graph: KnowledgeGraph, documents: Int32s, ids: Sequence[str], texts: Sequence[str]
     ) -> Context:
         """Find the mentions in documents of the corpus.
 
@@ -84,73 +81,43 @@ class Context:
             Of all documents of the corpus.
         """
         stated = sparse.csr_array(graph.stated[documents])
-        own_texts = tuple(texts[document] for document in documents)
         row = np.repeat(np.arange(len(documents)), np.diff(stated.indptr))
         fact = stated.indices.astype(np.int64)
         pairs = np.unique(row[:, None] * len(graph.nodes) + graph.triples[fact][:, [0, 2]])
-        owner, node = np.divmod(pairs, len(graph.nodes))
+        pair_row, pair_node = np.divmod(pairs, len(graph.nodes))
         slots = []
         slot_spans = []
-        nodes = np.split(node, np.searchsorted(owner, np.arange(1, len(documents))))
-        for place, (text, mine) in enumerate(zip(own_texts, nodes, strict=False)):
+        for place, document in enumerate(documents):
+            nodes = pair_node[slice(*np.searchsorted(pair_row, [place, place + 1]))].tolist()
             # Literals are looked for as well, lest a part of one is taken for an entity.
-            mentions = find_mentions(
-                text, [graph.names[node_number] for node_number in mine.tolist()]
-            )
-            for node_number, spans in zip(mine.tolist(), mentions, strict=True):
-                if spans and node_number < len(graph.uris):
-                    slots.append((place, node_number))
+            mentions = find_mentions(texts[document], [graph.names[node] for node in nodes])
+            for node, spans in zip(nodes, mentions, strict=True):
+                if spans and node < len(graph.uris):
+                    slots.append((place, node))
                     slot_spans.append(spans)
         slot_row, slot_entity = np.array(slots, np.int64).reshape(-1, 2).T
-        own_ids = tuple(ids[document] for document in documents)
-        return cls(
-            graph,
-            documents,
-            own_ids,
-            own_texts,
-            ids,
-            texts,
-            row,
-            fact,
-            pairs,
-            slot_row,
-            slot_entity,
-            slot_spans,
-        )
+        context_ids = tuple(ids[document] for document in documents)
+        context_texts = tuple(texts[document] for document in documents)
+        selection = (documents, context_ids, context_texts)
+        slot_columns = (slot_row, slot_entity, slot_spans)
+        return cls(graph, *selection, ids, texts, row, fact, pairs, *slot_columns)
 
     @cached_property
     def parts(self) -> tuple[Int64s, Int64s, Bools]:
-        """Slot and fact of each entity in a fact of its document, and whether it is the head there."""
-        slots = self.slot_row * len(self.graph.nodes) + self.slot_entity
-        matched = []
-        for end in (2, 0):
-            slot, fact = matches(
-                slots, self.row * len(self.graph.nodes) + self.graph.triples[self.fact, end]
-            )
-            matched.append((slot, fact, np.full(len(slot), end == 0)))
-        slot, fact, head = (np.concatenate(arrays) for arrays in zip(*matched, strict=True))
-        return slot, fact, head
+        """Slot and fact of each entity in a fact of its document, and whether it is the head."""
+        slots = pd.Index(self.slot_row * len(self.graph.nodes) + self.slot_entity)
+        tails, heads = (
+            slots.get_indexer(self.row * len(self.graph.nodes) + self.graph.triples[self.fact, end])
+            for end in (2, 0)
+        )
+        is_head, fact = np.nonzero(np.stack([tails, heads]) >= 0)
+        return np.stack([tails, heads])[is_head, fact], fact, is_head == 1
 
-    def states_all(self, place: NDArray[Any], other: NDArray[Any]) -> Bools:
+    def states_all(self, place: NDArray[Any], partner: NDArray[Any]) -> Bools:
         """Return which documents of the corpus state all facts of a document here, pair by pair."""
         documents = self.graph.stated.shape[0]
         entailing = self.graph.entailing(self.documents[:, None]).tocoo()
-        return np.isin(place * documents + other, entailing.row * documents + entailing.col)
-
-
-def matches(known: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the places (in the sorted ``known``, in ``wanted``) of all wanted values that are known.
-
-    Examples
-    --------
-    >>> [places.tolist() for places in matches(np.array([3, 5]), np.array([5, 4, 3, 5]))]
-    [[1, 0, 1], [0, 2, 3]]
-    """
-    if not len(known):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    hits = np.flatnonzero(known[place] == wanted)
-    return place[hits], hits
+        return np.isin(place * documents + partner, entailing.row * documents + entailing.col)
 
 
 def picked(uniform: Float64s, groups: sparse.csr_array, group: Int64s) -> tuple[Int64s, Bools]:
@@ -206,27 +173,24 @@ def find_mentions(text: str, labels: Sequence[str]) -> list[list[Span]]:
     >>> find_mentions("Akron, Ohio is in Ohio, not in Ohioan", ["Ohio", "Akron, Ohio"])
     [[(18, 22)], [(0, 11)]]
     """
-    times = Counter(labels)
+    occurrences = Counter(labels)
     spans: list[Span] = []
-    mentions: dict[str, list[Span]] = {}
-    for label in sorted(times, key=lambda name: (-len(name), name)):
-        mentions[label] = []
-        if not label:
-            continue
+    mentions = defaultdict[str, list[Span]](list)
+    for label in sorted(filter(None, occurrences), key=lambda label: (-len(label), label)):
         start = text.find(label)
         while start >= 0:
             end = start + len(label)
+            next_start = start + 1
             if _is_whole(text, start, end) and not overlaps(spans, start, end):
                 insort(spans, (start, end))
                 mentions[label].append((start, end))
-                start = text.find(label, end)
-            else:
-                start = text.find(label, start + 1)
-    return [mentions[label] if times[label] == 1 else [] for label in labels]
+                next_start = end
+            start = text.find(label, next_start)
+    return [mentions[label] if occurrences[label] == 1 else [] for label in labels]
 
 
 def overlaps(spans: Sequence[Span], start: int, end: int) -> bool:
-    """Return whether a stretch of text touches one of the spans, which are sorted and do not overlap.
+    """Return whether a stretch of text touches one of the sorted spans, none of which overlap.
 
     Examples
     --------
@@ -245,23 +209,17 @@ def replaced(text: str, spans: Sequence[Span], new: str) -> str:
     >>> replaced("a b a", [(0, 1), (4, 5)], "cc")
     'cc b cc'
     """
-    parts = []
-    last = 0
-    for start, end in spans:
-        parts += [text[last:start], new]
-        last = end
-    return "".join((*parts, text[last:]))
+    for start, end in reversed(spans):
+        text = text[:start] + new + text[end:]
+    return text
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
-    before = text[start - 1 : start]
-    after = text[end : end + 1]
-    if _goes_on(text[start], before):
+    if _goes_on(text[start], text[start - 1 : start]):
         return False
     # A Korean name takes its endings without a blank.
-    return not _goes_on(text[end - 1], after) or bool(
-        _HANGUL.match(text[end - 1]) and _HANGUL.match(after)
-    )
+    is_korean = _HANGUL.fullmatch(text[end - 1 : end + 1]) is not None
+    return is_korean or not _goes_on(text[end - 1], text[end : end + 1])
 
 
 def _goes_on(edge: str, neighbour: str) -> bool:
