@@ -206,13 +206,12 @@ def plant(name: str, kind: str, encoder: str, work: Path) -> Planted:
         else np.concatenate([hidden, _equivalents(ids, read.equivalents, number)], axis=1)
     )
     copies = read.duplicates.rename(columns={"duplicate_of": "other_id"}).assign(kind=COPY)
-    group = pool.duplicate_groups(read.corpus.document_id.tolist(), copies)
+    related = RelatedDocuments.from_table(copies, read.corpus.document_id.tolist())
+    group = related.first_of_text
 
     queries = [train[query] for query in ids]
     vectors, asked = opened.embed(texts, "document"), opened.embed(queries, "query")
-    excluded = RelatedDocuments.from_table(copies, read.corpus.document_id.tolist()).same_text(
-        known
-    )
+    excluded = related.same_text(known)
     found, _ = DenseIndex.build(vectors, read.corpus.document_id.tolist()).search(
         asked, DEPTH + excluded.shape[1]
     )
