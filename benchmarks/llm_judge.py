@@ -28,6 +28,7 @@ from anmi import seeds
 from anmi.candidates import CandidateShards
 from anmi.judging.fusing import FusedJudge, FusedOptions
 from anmi.judging.llm import LLMJudge, LLMOptions, Reader
+from anmi.pipelines.denoising.nodes import doubt_threshold
 from anmi.selection.recipe import Recipe, Runner
 from anmi.store import Store
 from common import ROOT, about, kedro, load, recipes, save
@@ -114,9 +115,9 @@ def serve(truth: dict[str, set[str]], port: Any) -> None:
 class AtRandom(LLMJudge):
     """Asks about any candidates."""
 
-    def gains(self, block: Any, chosen: Any, errors: Any) -> list[Any]:
+    def distance(self, block: Any) -> Any:
         """Draw."""
-        return [seeds.uniform(1, "llm/random", block.query_ids, block.documents)]
+        return seeds.uniform(1, "llm/random", block.query_ids, block.documents)
 
 
 class Collection:
@@ -135,7 +136,9 @@ class Collection:
         self.block, self.truth = judge(each.block), each.truth
         self.queries = dict(zip(read.queries.query_id, read.queries.text, strict=True))
         steps = {step: recipes()["anmi_labels_only"]["steps"][step] for step in ("route", "top")}
-        self.runner = Runner(Recipe(description="", negatives=15, steps=steps), 42)
+        recipe = Recipe(description="", negatives=15, steps=steps)
+        self.threshold = doubt_threshold(recipe)
+        self.runner = Runner(recipe, 42)
         self.runner.fit(CandidateShards.of([self.block]))
         text = dict(zip(read.corpus.document_id, self.texts, strict=True))
         known: dict[str, set[str]] = {}
@@ -158,7 +161,7 @@ class Collection:
         }
         options = LLMOptions(base_url=self.address, **given)
         kind = AtRandom if by == "random" else LLMJudge
-        judge = kind(Reader(options, store, "en"), self.queries, self.texts, 42, self.runner.apply)
+        judge = kind(Reader(options, store, "en"), self.queries, self.texts, 42, self.threshold)
         read = judge.fit(CandidateShards.of([self.block]))
         block = self.runner.apply(self.block if read is None else read(self.block))
         taken, promoted = block.negatives, block.of_kind("promoted")

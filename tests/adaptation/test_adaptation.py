@@ -359,11 +359,11 @@ def test_a_document_asks_the_same_alone_and_in_any_order(
     order = list(range(len(texts)))
     shuffled.shuffle(order)
     one, other = made_of(table), made_of(table.iloc[order])
-    pd.testing.assert_frame_equal(by_id(one.kept), by_id(other.kept))
+    pd.testing.assert_frame_equal(by_id(one.queries), by_id(other.queries))
     pd.testing.assert_frame_equal(by_id(one.dropped), by_id(other.dropped))
     assert one.summary == other.summary
-    alone = [made_of(table[n : n + 1], ALONE, filters=ANYTHING).kept for n in range(len(texts))]
-    together = made_of(table, ALONE, filters=ANYTHING).kept
+    alone = [made_of(table[n : n + 1], ALONE, filters=ANYTHING).queries for n in range(len(texts))]
+    together = made_of(table, ALONE, filters=ANYTHING).queries
     pd.testing.assert_frame_equal(together, pd.concat(alone, ignore_index=True))
 
 
@@ -372,7 +372,7 @@ def test_rows_are_numbered_whole_and_of_the_split_of_their_document() -> None:
         [". ".join(f"Ship {n} enters port {n * m} today" for m in range(9)) for n in range(1, 201)]
     )
     new = dict(zip(table.document_id[:60], ("dev", "test") * 30, strict=True))
-    made = made_of(table, ("cloze", "crop"), views=3, new=new, filters=ANYTHING).kept
+    made = made_of(table, ("cloze", "crop"), views=3, new=new, filters=ANYTHING).queries
     assert made.columns.tolist() == list(COLUMNS) and not made.isna().any().any()
     assert made.query_id.is_unique
     expected = [f"cloze:{view}:{name}" for name in table.document_id for view in range(3)]
@@ -385,7 +385,7 @@ def test_rows_are_numbered_whole_and_of_the_split_of_their_document() -> None:
 def test_what_is_dropped_is_counted_by_reason() -> None:
     table = corpus(["All rights are reserved. Ship one is here now. 12 13 14 15."] * 3)
     made = made_of(table, ("cloze",))
-    assert made.dropped.columns.tolist() == list(DROPPED) and made.kept.empty
+    assert made.dropped.columns.tolist() == list(DROPPED) and made.queries.empty
     assert made.summary == {
         "documents": 3,
         "new": 0,
@@ -403,7 +403,7 @@ def test_what_is_dropped_is_counted_by_reason() -> None:
 def test_no_more_documents_ask_than_may() -> None:
     table = corpus([f"Ship {n} is here today. It left port {n} late." for n in range(50)])
     few, many = (
-        set(made_of(table, ("cloze",), most_documents=n).kept.document_id) for n in (5, 20)
+        set(made_of(table, ("cloze",), most_documents=n).queries.document_id) for n in (5, 20)
     )
     assert len(few) == 5 and len(many) == 20 and few < many
 
@@ -429,8 +429,8 @@ BAD = {
 def test_bad_input_makes_few_pseudo_queries_and_no_error(case: str, language: str) -> None:
     table = corpus(BAD[case], titles=BAD[case])
     made = made_of(table, language=language)
-    assert made.kept.columns.tolist() == list(COLUMNS) and made.kept.weight.dtype == float
-    assert set(made.kept.document_id) <= set(table.document_id)
+    assert made.queries.columns.tolist() == list(COLUMNS) and made.queries.weight.dtype == float
+    assert set(made.queries.document_id) <= set(table.document_id)
     assert set(made.summary["kinds"]) == set(OFFLINE)
 
 
@@ -677,7 +677,7 @@ def test_the_round_trip_finds_the_rest_of_the_document_among_all_others() -> Non
     kinds = ("cloze", "keyphrase", "crop")
     options = ANYTHING.model_copy(update={"least_letters": 0.0})
     asks = {"new": new, "terms": terms, "rank": rank, "copies": frozenset(["d2"])}
-    made = made_of(table, kinds, filters=options, **asks).kept
+    made = made_of(table, kinds, filters=options, **asks).queries
     is_trained_on = made.split == "train"
     trained = made[is_trained_on]
     ranks = rank(trained)
@@ -710,7 +710,7 @@ def test_the_round_trip_finds_the_rest_of_the_document_among_all_others() -> Non
         limited = options.model_copy(update={"round_trip": k})
         some = made_of(table, kinds, filters=limited, **asks)
         stays = {*trained.query_id[ranks <= k], *made.query_id[~is_trained_on]}
-        assert {*some.kept.query_id} == stays
+        assert {*some.queries.query_id} == stays
         dropped = sum(
             kind["dropped"].get("not_found", 0) for kind in some.summary["kinds"].values()
         )

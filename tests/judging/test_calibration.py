@@ -20,11 +20,18 @@ from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import cross_fitted, fit_platt, reliability, threshold_for
 from anmi.judging.denoise import Stack
-from anmi.judging.evidence import Material, Terms
+from anmi.judging.evidence import Material, Terms, gather_known, hide, reached
 from anmi.judging.expected import ExpectedShare
 from anmi.judging.fused import FEATURES, FusedModel
-from anmi.judging.hidden import Examples, examples, hide, reached
-from anmi.judging.prior import as_relevant, clusters, fit_contaminated, share_by_known, with_mean
+from anmi.judging.prior import (
+    Examples,
+    as_relevant,
+    clusters,
+    examples_of,
+    fit_contaminated,
+    share_by_known,
+    with_mean,
+)
 
 
 def judged(seed: int, slope: float, offset: float, scale: float) -> tuple[np.ndarray, np.ndarray]:
@@ -42,9 +49,8 @@ def test_platt_is_the_plain_maximum_of_the_likelihood(
     slope: float, offset: float, scale: float, weighted: bool
 ) -> None:
     scores, labels = judged(0, slope, offset, scale)
-    weights = (
-        np.random.default_rng(1).uniform(0.2, 2, len(scores)) if weighted else np.ones(len(scores))
-    )
+    ones = np.ones(len(scores))
+    weights = np.random.default_rng(1).uniform(0.2, 2, len(scores)) if weighted else ones
 
     def loss(parameters: np.ndarray) -> float:
         z = parameters[0] * (scores - offset) / scale + parameters[1]
@@ -54,10 +60,8 @@ def test_platt_is_the_plain_maximum_of_the_likelihood(
     grid = np.linspace(offset - 3 * scale, offset + 3 * scale, 50)
     expected = expit(best[0] * (grid - offset) / scale + best[1])
     # What has no score is left out of the fit and stays missing.
-    holes = [
-        np.append(values, [extra] * 2)
-        for values, extra in ((scores, np.nan), (labels, 1), (weights, 1))
-    ]
+    columns = ((scores, np.nan), (labels, 1), (weights, 1))
+    holes = [np.append(values, [extra] * 2) for values, extra in columns]
     for fitted in (fit_platt(scores, labels, weights), fit_platt(*holes)):
         np.testing.assert_allclose(fitted(grid), expected, atol=2e-3)
         assert np.isnan(fitted(np.array([np.nan, offset]))).tolist() == [True, False]
@@ -79,9 +83,8 @@ def test_reliability_by_hand() -> None:
     assert [row["predicted"] for row in found["bins"]] == pytest.approx([0.05, 0.135, 1.0])
     assert [row["observed"] for row in found["bins"]] == pytest.approx([0.0, 0.5, 1.0])
     assert found["expected_calibration_error"] == pytest.approx((0.05 + 2 * 0.365 + 0.0) / 4)
-    weighed = reliability(
-        np.array([0.5, 0.5]), np.array([1, 0]), bins=2, weights=np.array([3.0, 1.0])
-    )
+    half, labels, weights = np.array([0.5, 0.5]), np.array([1, 0]), np.array([3.0, 1.0])
+    weighed = reliability(half, labels, bins=2, weights=weights)
     assert weighed["bins"][0]["observed"] == pytest.approx(0.75)
     assert weighed["expected_calibration_error"] == pytest.approx(0.25)
 
@@ -123,9 +126,8 @@ def test_the_threshold_is_the_highest_that_meets_the_target(
     assert rate(found.threshold) == max(map(rate, meeting))
     assert not [t for t in meeting if t > found.threshold]
     assert found.rate == float(rate(found.threshold)) and found.positives == len(positives)
-    interval = binomtest(sum(p < found.threshold for p in positives), len(positives)).proportion_ci(
-        0.95
-    )
+    passed = sum(p < found.threshold for p in positives)
+    interval = binomtest(passed, len(positives)).proportion_ci(0.95)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), abs=1e-9)
 
 
@@ -147,9 +149,8 @@ def blocks(draw: st.DrawFn) -> Candidates:
         documents[row, :width] = order[count : count + width]
     number = np.arange(rows)[:, None] * 100.0
     dense, own = (np.where(each < 0, np.nan, number + each) for each in (documents, positives))
-    return block_of(
-        documents, positives, {"dense": dense, "of_candidates": documents * 1.0}, {"dense": own}
-    )
+    columns = {"dense": dense, "of_candidates": documents * 1.0}
+    return block_of(documents, positives, columns, {"dense": own})
 
 
 @given(blocks(), st.integers(0, 6))
@@ -158,13 +159,9 @@ def test_each_positive_of_a_query_with_several_is_hidden_once_and_the_others_sta
 ) -> None:
     hidden, row, place = hide(block, depth)
     own = [[int(d) for d in each if d != PADDING] for each in block.positives]
-    wanted = Counter(
-        (f"q{at}", document) for at, each in enumerate(own) if len(each) > 1 for document in each
-    )
-    assert (
-        Counter(zip(hidden.query_ids.tolist(), hidden.documents[:, 0].tolist(), strict=True))
-        == wanted
-    )
+    several = [(f"q{at}", d) for at, each in enumerate(own) for d in each if len(each) > 1]
+    found = zip(hidden.query_ids.tolist(), hidden.documents[:, 0].tolist(), strict=True)
+    assert Counter(found) == Counter(several)
     for at in range(len(hidden)):
         origin, document = int(row[at]), int(hidden.documents[at, 0])
         assert hidden.query_ids[at] == block.query_ids[origin]
@@ -172,17 +169,13 @@ def test_each_positive_of_a_query_with_several_is_hidden_once_and_the_others_sta
         known = [int(each) for each in hidden.positives[at] if each != PADDING]
         assert sorted([*known, document]) == sorted(own[origin])
         others = [int(each) for each in hidden.documents[at, 1:] if each != PADDING]
-        nearest = sorted(
-            (int(each) for each in block.documents[origin] if each != PADDING), reverse=True
-        )
+        nearest = sorted((int(d) for d in block.documents[origin] if d != PADDING), reverse=True)
         assert others == nearest[:depth], "here the larger number is the more similar document"
         for each, value in zip(hidden.documents[at], hidden.columns["dense"][at], strict=True):
             assert np.isnan(value) if each == PADDING else value == value_of(origin, int(each))
         similar = hidden.positive_columns["dense"][at]
         assert similar[np.isfinite(similar)].tolist() == [value_of(origin, each) for each in known]
-    assert hidden.columns.keys() == {"dense"}, (
-        "a column that positives do not have would tell them apart"
-    )
+    assert hidden.columns.keys() == {"dense"}, "others would tell positives apart"
 
 
 @given(blocks(), st.integers(1, 3), st.integers(0, 9))
@@ -191,20 +184,16 @@ def test_a_few_of_many_are_drawn_by_the_query_alone(
 ) -> None:
     _, row, place = hide(block, 2, most, seed)
     count = (block.positives != PADDING).sum(axis=1)
-    assert (
-        np.bincount(row, minlength=len(block)).tolist()
-        == np.where(count > 1, np.minimum(count, most), 0).tolist()
-    )
+    expected = np.where(count > 1, np.minimum(count, most), 0)
+    assert np.bincount(row, minlength=len(block)).tolist() == expected.tolist()
     for at in range(len(block)):
         _, _, alone = hide(block.take(slice(at, at + 1)), 2, most, seed)
         assert alone.tolist() == place[row == at].tolist()
 
 
 def test_what_is_less_similar_than_every_candidate_would_never_have_been_one() -> None:
-    similarity = np.array(
-        [[0.5, 0.6, 0.4], [0.3, 0.6, 0.4], [0.4, 0.4, np.nan], [0.9, np.nan, np.nan]], np.float32
-    )
-    assert reached(similarity).tolist() == [True, False, True, False]
+    rows = [[0.5, 0.6, 0.4], [0.3, 0.6, 0.4], [0.4, 0.4, np.nan], [0.9, np.nan, np.nan]]
+    assert reached(np.array(rows, np.float32)).tolist() == [True, False, True, False]
 
 
 WIDTH = len(FEATURES)
@@ -251,18 +240,17 @@ def collection(queries: int, width: int = 12) -> tuple[Candidates, Material]:
 
 def test_too_few_known_positives_among_the_most_similar_say_nothing() -> None:
     block, material = collection(30)
-    ask = {"depth": 12, "ridge": 0.003, "expected": 0.02}
-    share = share_by_known([block], material, least=30, **ask)
-    assert share is not None and 0 < share < 1
-    assert share_by_known([block], material, least=31, **ask) is None
+
+    def share(fewest: int, *blocks: Candidates) -> float | None:
+        known = [gather_known(each, material, 12) for each in blocks]
+        return share_by_known(known, ridge=0.003, expected=0.02, fewest_queries=fewest)
+
+    found = share(30, block)
+    assert found is not None and 0 < found < 1 and share(31, block) is None
     far = replace(block, positive_columns={"dense": np.full((30, 1), -0.5, np.float32)})
-    assert share_by_known([far], material, least=1, **ask) is None, (
-        "none of them would have been found"
-    )
+    assert share(1, far) is None, "none of them would have been found"
     halves = [block.take(slice(0, 11)), block.take(slice(11, None))]
-    assert share_by_known(halves, material, least=30, **ask) == pytest.approx(share, rel=1e-3), (
-        "whatever the shards"
-    )
+    assert share(30, *halves) == pytest.approx(found, rel=1e-3), "whatever the shards"
 
 
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 99))
@@ -280,18 +268,13 @@ def test_a_positive_is_one_of_at_most_so_many_as_relevant(
     nothing = draw.random((queries, width)).astype(np.float32)
     columns = {"dense": score[rest].reshape(queries, -1), "bm25": nothing[:, 1:]}
     documents = (1 + order[rest]).reshape(queries, width - 1)
-    block = block_of(
-        documents, np.zeros((queries, 1)), columns, {"dense": own, "bm25": nothing[:, :1]}
-    )
-    count, reached = as_relevant([block.take(slice(at, None, shard)) for at in range(shard)], 100)
-    assert (count, reached) == (
-        pytest.approx(relevant),
-        1.0,
-    ), "the better of the rankings counts, whatever the shards"
-    hopeless, reached = as_relevant(
-        [replace(block, positive_columns=dict.fromkeys(("dense", "bm25"), 0 * own))], 100
-    )
-    assert (hopeless, reached) == (2 * queries, 0.0)
+    positive_columns = {"dense": own, "bm25": nothing[:, :1]}
+    block = block_of(documents, np.zeros((queries, 1)), columns, positive_columns)
+    # The better of the rankings counts, whatever the shards.
+    found = as_relevant([block.take(slice(at, None, shard)) for at in range(shard)], 100)
+    assert found == (pytest.approx(relevant), 1.0)
+    hopeless = replace(block, positive_columns=dict.fromkeys(("dense", "bm25"), 0 * own))
+    assert as_relevant([hopeless], 100) == (2 * queries, 0.0)
 
 
 def test_a_group_is_what_is_far_more_like_the_positive_than_all_others() -> None:
@@ -306,9 +289,7 @@ def test_a_group_is_what_is_far_more_like_the_positive_than_all_others() -> None
     order = np.random.default_rng(3).permutation(60)
     found = clusters(np.array([values[order] for values, _ in cases], np.float32))
     for row, (values, size) in zip(found, cases, strict=True):
-        assert set(np.flatnonzero(row)) == set(
-            np.flatnonzero(np.isin(order, np.argsort(-values)[:size]))
-        )
+        np.testing.assert_array_equal(row, np.isin(order, np.argsort(-values)[:size]))
 
 
 QUERIES, POOL = 250, 100
@@ -317,38 +298,29 @@ QUERIES, POOL = 250, 100
 def made(
     positives: int, prior: float, seed: int = 5
 ) -> tuple[Candidates, NDArray[np.float32], NDArray[np.bool_]]:
-    """Make a block whose rows hold a labelled document and a pool, its inputs [R, 1 + M, 2], and what is relevant.
+    """Make rows of a labelled document and a pool, inputs [R, 1 + M, 2], and what is relevant.
 
     Two pieces of evidence, together as good as an AUC of 0.96; all documents of a query are alike,
     and so are its positives, of which four are hidden at most.
     """
     draw = np.random.default_rng(seed)
     query = np.repeat(np.arange(QUERIES), min(positives, 4))
-    pool = np.arange(POOL)
-    relevant = (
-        np.concatenate(
-            [np.ones((len(query), 1)), (draw.random((QUERIES, POOL)) < prior)[query]], axis=1
-        )
-        > 0
-    )
-    of_pool = draw.normal(size=(QUERIES, POOL, 2)) + 0.3 * draw.normal(size=(QUERIES, 1, 2))
-    of_positive = (
-        draw.normal(size=(len(query), 1, 2)) + 0.3 * draw.normal(size=(QUERIES, 1, 2))[query]
-    )
-    values = (
-        np.concatenate([of_positive, of_pool[query]], axis=1)
-        + np.array([2.0, 1.5]) * relevant[:, :, None]
-    )
-    documents = np.concatenate(
-        [1000 + np.arange(len(query))[:, None], np.tile(pool, (len(query), 1))], axis=1
-    )
-    ids, source = np.array([f"q{each:03}" for each in query]), np.full(documents.shape, 2, np.uint8)
-    block = Candidates(ids, np.zeros((len(query), 0), np.int32), documents.astype(np.int32), source)
+    of_pool = (draw.random((QUERIES, POOL)) < prior)[query]
+    relevant = np.concatenate([np.ones((len(query), 1), bool), of_pool], axis=1)
+    pool = draw.normal(size=(QUERIES, POOL, 2)) + 0.3 * draw.normal(size=(QUERIES, 1, 2))
+    positive = draw.normal(size=(len(query), 1, 2))
+    positive += 0.3 * draw.normal(size=(QUERIES, 1, 2))[query]
+    values = np.concatenate([positive, pool[query]], axis=1)
+    values += np.array([2.0, 1.5]) * relevant[:, :, None]
+    documents = np.tile(np.arange(1 + POOL, dtype=np.int32), (len(query), 1))
+    ids = np.array([f"q{each:03}" for each in query])
+    no_positives = np.zeros((len(query), 0), np.int32)
+    block = Candidates(ids, no_positives, documents, np.full(documents.shape, 2, np.uint8))
     return block, values.astype(np.float32), relevant
 
 
 def taken(block: Candidates, values: NDArray[np.float32]) -> Examples:
-    found = examples([(block, values, np.zeros(len(block), np.int64))])
+    found = examples_of([(block, values, np.zeros(len(block), np.int64))])
     assert found is not None
     return found
 
@@ -399,9 +371,8 @@ def test_the_gradient_is_that_of_the_likelihood() -> None:
         chance = relevant / (relevant + pi)
         fit = np.where(seen.labelled, np.log(chance), np.log1p(-chance))
         spread = (point[3] - np.log(0.016 / 0.984)) ** 2 / 8 / (10 * seen.queries)
-        return float(
-            -np.average(fit, weights=seen.weights) + 0.003 * ((point[:2] - 1) ** 2).sum() + spread
-        )
+        ridge = 0.003 * ((point[:2] - 1) ** 2).sum()
+        return float(ridge + spread - np.average(fit, weights=seen.weights))
 
     best = np.array([*slopes, intercept - odds, odds])
     for axis in range(4):
@@ -424,10 +395,8 @@ def test_it_is_the_mean_whatever_the_blocks_and_its_bounds_follow_the_formula() 
         odds = factor * probability / (1 - probability)
         scaled = odds / (1 + odds)
         share, total = np.nanmean(scaled), np.isfinite(scaled).sum()
-        spread = sum(
-            (np.nansum(scaled[queries == q]) - share * np.isfinite(scaled[queries == q]).sum()) ** 2
-            for q in range(30)
-        )
+        groups = [scaled[queries == q] for q in range(30)]
+        spread = sum((np.nansum(g) - share * np.isfinite(g).sum()) ** 2 for g in groups)
         variance = (30 / 29 * spread + np.nansum(scaled * (1 - scaled))) / total**2
         assert bound == pytest.approx(max(share + side * 1.96 * np.sqrt(variance), 0))
 
@@ -438,18 +407,15 @@ TWO_ROWS, TWO_WIDTH = 300, 10
 def judged_by_two(informative: bool, seed: int = 0, hidden: int = TWO_ROWS) -> Candidates:
     """Two judges of noisy log-odds; the second one speaks of relevance, or of nothing."""
     draw = np.random.default_rng(seed)
-    relevant = np.concatenate(
-        [np.ones((TWO_ROWS, 1)), draw.random((TWO_ROWS, TWO_WIDTH)) < 0.05], axis=1
-    )
+    candidates = draw.random((TWO_ROWS, TWO_WIDTH)) < 0.05
+    relevant = np.concatenate([np.ones((TWO_ROWS, 1)), candidates], axis=1)
     first = expit(-2 + 3 * relevant + draw.normal(size=relevant.shape))
     second = expit(-2 + 3 * relevant * informative + draw.normal(size=relevant.shape))
     held = first[:, :1].copy()
     held[hidden:] = np.nan
     documents = np.arange(1, TWO_WIDTH + 1, dtype=np.int32)[None, :].repeat(TWO_ROWS, axis=0)
-    columns, own = (
-        {"p_evidence": first[:, 1:], "p_cross": second[:, 1:]},
-        {"p_heldout": held, "p_cross": second[:, :1]},
-    )
+    columns = {"p_evidence": first[:, 1:], "p_cross": second[:, 1:]}
+    own = {"p_heldout": held, "p_cross": second[:, :1]}
     return block_of(documents, np.zeros((TWO_ROWS, 1)), columns, own)
 
 
@@ -460,12 +426,9 @@ def fit(block: Candidates) -> Stack:
 @pytest.mark.parametrize("informative", [True, False])
 def test_the_weight_is_the_likeliest_with_the_first_judge_as_offset(informative: bool) -> None:
     block = judged_by_two(informative, seed=4)
-    first, second = (
-        np.append(block.positive_columns[own].ravel(), block.columns[others].ravel()).astype(
-            np.float64
-        )
-        for own, others in (("p_heldout", "p_evidence"), ("p_cross", "p_cross"))
-    )
+    own, others = block.positive_columns, block.columns
+    first = np.append(own["p_heldout"], others["p_evidence"]).astype(np.float64)
+    second = np.append(own["p_cross"], others["p_cross"]).astype(np.float64)
     label = np.append(np.ones(TWO_ROWS), np.zeros(TWO_ROWS * TWO_WIDTH))
     found = fit(block)
     assert found.prior == pytest.approx(block.columns["p_cross"].mean(), rel=1e-5)
@@ -490,7 +453,8 @@ def test_too_few_hidden_positives_leave_the_fused_judge_alone(hidden: int) -> No
     stack = fit(block)
     assert (stack.weight, stack.hidden) == (0, 0)
     found = stack(block)
-    np.testing.assert_allclose(found.columns["p_relevant"], block.columns["p_evidence"], rtol=1e-5)
-    np.testing.assert_allclose(
-        found.positive_columns["p_relevant"], block.positive_columns["p_heldout"], rtol=1e-5
-    )
+    for got, known, name in (
+        (found.columns, block.columns, "p_evidence"),
+        (found.positive_columns, block.positive_columns, "p_heldout"),
+    ):
+        np.testing.assert_allclose(got["p_relevant"], known[name], rtol=1e-5)

@@ -1,1 +1,1 @@
-"""What a corpus teaches without labels: pseudo-queries made of its own documents, and their filters."""
+"""What a corpus teaches without labels: pseudo-queries made of its documents, and filters."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import regex
 from pydantic import BaseModel, ConfigDict, Field
@@ -64,7 +64,7 @@ class View(NamedTuple):
     positive: str
 
 
-# From a document, the most views that are wanted and a seed.
+# From a document, how many views to make at most, and a seed.
 Make = Callable[[Document, int, int], list[View]]
 
 
@@ -107,17 +107,26 @@ class Material:
 
 
 def _taken(document: Document, start: int, end: int) -> View:
-    """Return the characters from ``start`` to ``end`` of the text, and title and text without them."""
-    rest = f"{document.text[:start].rstrip()} {document.text[end:].lstrip()}".strip()
-    return View(" ".join(document.text[start:end].split()), f"{document.title} {rest}".strip())
+    """Return the text from ``start`` to ``end`` as the query, and the document without it."""
+    remainder = f"{document.text[:start].rstrip()} {document.text[end:].lstrip()}".strip()
+    query = " ".join(document.text[start:end].split())
+    return View(query, f"{document.title} {remainder}".strip())
+
+
+def _drawn(
+    choices: Sequence[Any], kind: str, document: Document, count: int, seed: int
+) -> list[Any]:
+    """Draw without replacement, by the document's own stream."""
+    random = seeds.stream(seed, f"adaptation/{kind}", document.document_id)
+    return [choices[number] for number in random.permutation(len(choices))[:count].tolist()]
 
 
 _WORD: Final = regex.compile(r"[\p{L}\p{N}][\p{L}\p{M}\p{N}]*(?:[-'’][\p{L}\p{M}\p{N}]+)*")
 # The same for texts in ASCII, in half of the time.
 _ASCII_WORD: Final = re.compile(r"[A-Za-z0-9]+(?:[-'][A-Za-z0-9]+)*")
 _LETTER: Final = regex.compile(r"\p{L}")
-_LEAST: Final = 2
-_MOST: Final = 6
+_FEWEST_TERMS: Final = 2
+_MOST_TERMS: Final = 6
 
 
 def keyphrase(material: Material) -> Make:
@@ -147,18 +156,19 @@ def keyphrase(material: Material) -> Make:
     >>> keyphrase(Material(documents, "en"))(documents[1], 5, 1)
     [View(query='moon cold', positive='The moon is cold; moons orbit the sun.')]
     """
-    kind = resolve("auto", material.language)
-    own = material.terms
-    tokenize = tokenizer(kind, material.language)
-    rows = {each.document_id: n for n, each in enumerate(material.documents)}
-    if kind in DICTIONARIES and not (own and own.settings["tokenizer"] == kind):
-        own = Terms.build([each.whole for each in material.documents], tokenize)
-    names = list(own.vocabulary) if own and kind in DICTIONARIES else []
+    method = resolve("auto", material.language)
+    by_dictionary = method in DICTIONARIES
+    tokenize = tokenizer(method, material.language)
+    terms = material.terms
+    rows = {document.document_id: row for row, document in enumerate(material.documents)}
+    if by_dictionary and (terms is None or terms.settings["tokenizer"] != method):
+        terms = Terms.build([document.whole for document in material.documents], tokenize)
+    vocabulary = list(terms.vocabulary) if terms is not None and by_dictionary else []
 
     def words(document: Document) -> Iterable[str]:
         text = document.whole
-        if own and names:
-            return _held(text, own, rows[document.document_id], names)
+        if terms is not None and vocabulary:
+            return _terms_in(text, terms, rows[document.document_id], vocabulary)
         return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
 
     @cache
@@ -166,66 +176,61 @@ def keyphrase(material: Material) -> Make:
         """Return the term of a word; nothing where it may be no part of a keyphrase."""
         if len(word) == 1 or not _LETTER.search(word):
             return ""
-        if kind not in DICTIONARIES and UNSPACED.search(word):
+        if not by_dictionary and UNSPACED.search(word):
             return ""
         # Stop words have no token; of a compound the tokens are one term.
-        return " ".join(tokenize([word])[0]) if kind == "snowball" else word.casefold()
+        return " ".join(tokenize([word])[0]) if method == "snowball" else word.casefold()
 
-    learned = [
-        document for document in material.documents if document.document_id not in material.new
-    ]
-    frequency = Counter(
-        each for document in learned for each in set(map(term, set(words(document))))
-    )
-    unseen = 1 + math.log(1 + len(learned))
-    idf = {
-        each: 1 + math.log((1 + len(learned)) / (1 + count)) for each, count in frequency.items()
-    }
+    documents_seen = 0
+    document_frequency = Counter[str]()
+    for document in material.documents:
+        if document.document_id not in material.new:
+            documents_seen += 1
+            document_frequency.update({term(word) for word in words(document)})
+
+    def idf(name: str) -> float:
+        return 1 + math.log((1 + documents_seen) / (1 + document_frequency[name]))
 
     def best(document: Document) -> list[tuple[int, str]]:
-        """Return the best terms, each with its place among them, in the form that the document has most often."""
+        """Return the best terms in the document's order, each with its rank and commonest form."""
         forms: dict[str, dict[str, int]] = {}
         for word, count in Counter(words(document)).items():
-            if each := term(word):
-                forms.setdefault(each, {})[word] = count
-        weight = {
-            each: -sum(found.values()) * idf.get(each, unseen) for each, found in forms.items()
-        }
+            if name := term(word):
+                forms.setdefault(name, {})[word] = count
+        weight = {name: -sum(counts.values()) * idf(name) for name, counts in forms.items()}
         # Of equal weight, and of equal forms, those are first that the document has first.
-        ranked = sorted(forms, key=weight.__getitem__)[: min(_MOST, len(forms) // 2)]
+        ranked = sorted(forms, key=weight.__getitem__)[: min(_MOST_TERMS, len(forms) // 2)]
         return [
-            (ranked.index(each), max(forms[each], key=forms[each].__getitem__))
-            for each in forms
-            if each in ranked
+            (ranked.index(name), max(counts, key=counts.__getitem__))
+            for name, counts in forms.items()
+            if name in ranked
         ]
 
-    def make(document: Document, most: int, seed: int) -> list[View]:
-        found = best(document)
-        sizes = range(_LEAST, len(found) + 1)
-        order = seeds.stream(seed, "adaptation/keyphrase", document.document_id).permutation(
-            len(sizes)
-        )[:most]
-        asked = (
-            " ".join(word for place, word in found if place < sizes[chosen])
-            for chosen in order.tolist()
-        )
-        return [View(query, document.whole) for query in asked]
+    def make(document: Document, count: int, seed: int) -> list[View]:
+        best_terms = best(document)
+        sizes = range(_FEWEST_TERMS, len(best_terms) + 1)
+        views = []
+        for size in _drawn(sizes, "keyphrase", document, count, seed):
+            query = " ".join(word for rank, word in best_terms if rank < size)
+            views.append(View(query, document.whole))
+        return views
 
     return make
 
 
-def _held(text: str, terms: Terms, row: int, names: Sequence[str]) -> list[str]:
-    """Return the terms by a dictionary that stand in the text, each as often as there, in the order of their first."""
+def _terms_in(text: str, terms: Terms, row: int, vocabulary: Sequence[str]) -> list[str]:
+    """Return the dictionary's terms that stand in the text, as often as there, by first place."""
     start, end = terms.counts.indptr[row : row + 2]
     lowered = unicodedata.normalize("NFC", text).lower()
-    held = [names[term] for term in terms.counts.indices[start:end].tolist()]
-    found = [
-        (lowered.find(name), name, int(n))
-        for name, n in zip(held, terms.counts.data[start:end], strict=True)
-    ]
-    return [
-        name for place, name, n in sorted(found, key=itemgetter(0)) if place >= 0 for _ in range(n)
-    ]
+    places = list[tuple[int, str, int]]()
+    for column, count in zip(
+        terms.counts.indices[start:end].tolist(), terms.counts.data[start:end], strict=True
+    ):
+        name = vocabulary[column]
+        if (place := lowered.find(name)) >= 0:
+            places.append((place, name, int(count)))
+    places.sort(key=itemgetter(0))
+    return [name for _, name, count in places for _ in range(count)]
 
 
 # By type, and what it is also called; of a type that is not here no question is made.
@@ -280,20 +285,16 @@ def question(material: Material) -> Make:
     [View(query='What are the stages of Gout?', positive='It hurts.')]
     """
 
-    def make(document: Document, most: int, seed: int) -> list[View]:
-        names = (material.question.focus, material.question.type)
+    def make(document: Document, count: int, seed: int) -> list[View]:
         focus, about = (
-            " ".join(values_of([document.metadata], name, "")[0].split()) for name in names
+            " ".join(values_of([document.metadata], entry, "")[0].split())
+            for entry in (material.question.focus, material.question.type)
         )
-        templates = _BY_TYPE.get(about.casefold(), ())
         if not focus or document.language != "en":
             return []
-        order = seeds.stream(seed, "adaptation/question", document.document_id).permutation(
-            len(templates)
-        )[:most]
-        return [
-            View(templates[place].replace("{}", focus), document.whole) for place in order.tolist()
-        ]
+        templates = _BY_TYPE.get(about.casefold(), ())
+        chosen = _drawn(templates, "question", document, count, seed)
+        return [View(template.replace("{}", focus), document.whole) for template in chosen]
 
     return make
 
@@ -321,16 +322,15 @@ def llm(material: Material) -> Make:
         )
     written = material.write(material.documents)
 
-    def make(document: Document, most: int, seed: int) -> list[View]:
+    def make(document: Document, count: int, seed: int) -> list[View]:
         queries = written.get(document.document_id, [])
-        random = seeds.stream(seed, "adaptation/llm", document.document_id)
-        order = random.permutation(len(queries))[:most]
-        return [View(queries[place], document.whole) for place in order.tolist()]
+        chosen = _drawn(queries, "llm", document, count, seed)
+        return [View(query, document.whole) for query in chosen]
 
     return make
 
 
-def first(document: Document, most: int, seed: int) -> list[View]:
+def first(document: Document, count: int, seed: int) -> list[View]:
     """Return the first sentence, and the document without it.
 
     Examples
@@ -338,13 +338,13 @@ def first(document: Document, most: int, seed: int) -> list[View]:
     >>> first(Document("d", "", "Adds two numbers. Both may be arrays.", "en"), 5, seed=1)
     [View(query='Adds two numbers.', positive='Both may be arrays.')]
     """
-    found = sentences(document.text, document.language)
-    if len(found) < 2 or not most:
+    spans = sentences(document.text, document.language)
+    if len(spans) < 2 or not count:
         return []
-    return [_taken(document, *found[0])]
+    return [_taken(document, *spans[0])]
 
 
-def cloze(document: Document, most: int, seed: int) -> list[View]:
+def cloze(document: Document, count: int, seed: int) -> list[View]:
     """Return sentences, drawn without replacement, each with the document without it.
 
     A document of one sentence has none.
@@ -354,14 +354,12 @@ def cloze(document: Document, most: int, seed: int) -> list[View]:
     >>> sorted(cloze(Document("d", "A", "One is here. Two is there.", "en"), 5, seed=1))[0]
     View(query='One is here.', positive='A Two is there.')
     """
-    found = sentences(document.text, document.language)
-    if len(found) < 2:
+    spans = sentences(document.text, document.language)
+    if len(spans) < 2:
         return []
-    order = seeds.stream(seed, "adaptation/cloze", document.document_id).permutation(len(found))[
-        :most
-    ]
+    chosen = _drawn(spans, "cloze", document, count, seed)
     # One that is said twice is one view.
-    return list(dict.fromkeys(_taken(document, *found[place]) for place in order.tolist()))
+    return list(dict.fromkeys(_taken(document, *span) for span in chosen))
 
 
 # Markdown's headings, and those that a line of = or - underlines.
@@ -370,31 +368,27 @@ _HEADING: Final = re.compile(
 )
 
 
-def heading(document: Document, most: int, seed: int) -> list[View]:
+def heading(document: Document, count: int, seed: int) -> list[View]:
     r"""Return headings, drawn without replacement, each with the text up to the next one.
 
     Examples
     --------
-    >>> heading(Document("d", "Guide", "# Setup\nRun make.\n# Use\nType run.", "en"), 1, seed=3)[0].positive
+    >>> document = Document("d", "Guide", "# Setup\nRun make.\n# Use\nType run.", "en")
+    >>> heading(document, 1, seed=3)[0].positive
     'Guide Type run.'
     """
-    found = list(_HEADING.finditer(document.text))
-    ends = [*(match.start() for match in found), len(document.text)][1:]
+    headings = list(_HEADING.finditer(document.text))
+    ends = [*(match.start() for match in headings), len(document.text)][1:]
     views = []
-    for match, end in zip(found, ends, strict=True):
+    for match, end in zip(headings, ends, strict=True):
         section = document.text[match.end() : end].strip()
         if section:
-            views.append(
-                View((match[1] or match[2]).strip(), f"{document.title} {section}".strip())
-            )
-    views = list(dict.fromkeys(views))
-    order = seeds.stream(seed, "adaptation/heading", document.document_id).permutation(len(views))[
-        :most
-    ]
-    return [views[place] for place in order.tolist()]
+            query = (match[1] or match[2]).strip()
+            views.append(View(query, f"{document.title} {section}".strip()))
+    return _drawn(list(dict.fromkeys(views)), "heading", document, count, seed)
 
 
-def title(document: Document, most: int, seed: int) -> list[View]:
+def title(document: Document, count: int, seed: int) -> list[View]:
     """Return the title as the query and the text as the document.
 
     Where the text begins with the title once more, as many do, it is taken out there as well.
@@ -409,19 +403,19 @@ def title(document: Document, most: int, seed: int) -> list[View]:
     while (
         query
         and text[: len(query)].casefold() == query.casefold()
-        and _ends(query, text[len(query) :])
+        and _is_whole_word(query, text[len(query) :])
     ):
         text = text[len(query) :].lstrip(" \t\n.:-–—|")
-    return [View(query, text)] if query and text and most else []
+    return [View(query, text)] if query and text and count else []
 
 
-def _ends(query: str, rest: str) -> bool:
-    """Tell whether the words of a query end where the rest begins: "Rain" does not begin "Rainbows"."""
-    if not rest or UNSPACED.match(rest):
+def _is_whole_word(query: str, following: str) -> bool:
+    """Tell whether the query ends a word, as "Rain" does not in "Rainbow"."""
+    if not following or UNSPACED.match(following):
         return True
     # Letters, marks and numbers; a mark after a letter belongs to it.
-    word = [unicodedata.category(character)[0] in "LMN" for character in (query[-1], rest[0])]
-    return not all(word)
+    boundary = (query[-1], following[0])
+    return not all(unicodedata.category(character)[0] in "LMN" for character in boundary)
 
 
 # Where words stand without blanks, two letters with their marks count as one, as
@@ -430,24 +424,24 @@ _CROP_WORD: Final = regex.compile(
     rf"(?V1)(?:{UNSPACED.pattern}\p{{M}}*){{1,2}}|[\S--{UNSPACED.pattern}]+"
 )
 # Contriever's crops have 5 to 50 % of the text; a query of a few words at least.
-_SHARES: Final = (0.05, 0.5)
-_CROP_LEAST: Final = 5
+_CROP_SHARES: Final = (0.05, 0.5)
+_SHORTEST_CROP: Final = 5
 
 
-def crop(document: Document, most: int, seed: int) -> list[View]:
+def crop(document: Document, count: int, seed: int) -> list[View]:
     """Return runs of words of random length and place, each with the document without it.
 
     A text of fewer than ten words has none.
     """
     words = [match.span() for match in _CROP_WORD.finditer(document.text)]
-    if len(words) < 2 * _CROP_LEAST:
+    if len(words) < 2 * _SHORTEST_CROP:
         return []
     random = seeds.stream(seed, "adaptation/crop", document.document_id)
     views = []
-    for _ in range(most):
-        length = max(_CROP_LEAST, int(len(words) * random.uniform(*_SHARES)))
-        first = int(random.integers(0, len(words) - length + 1))
-        views.append(_taken(document, words[first][0], words[first + length - 1][1]))
+    for _ in range(count):
+        length = max(_SHORTEST_CROP, int(len(words) * random.uniform(*_CROP_SHARES)))
+        start = int(random.integers(0, len(words) - length + 1))
+        views.append(_taken(document, words[start][0], words[start + length - 1][1]))
     return list(dict.fromkeys(views))
 
 

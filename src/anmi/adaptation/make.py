@@ -19,7 +19,7 @@ from anmi.adaptation.kinds import KINDS, Document, Material, QuestionOptions
 from anmi.adaptation.written import Writer
 from anmi.corpus.sentences import UNSPACED, count_words
 from anmi.corpus.texts import column, normalised
-from anmi.ragged import Bools, Int32s
+from anmi.ragged import Int32s
 from anmi.retrieval.terms import Terms
 from anmi.seeds import choose
 
@@ -47,7 +47,7 @@ class FilterOptions(BaseModel):
 
 
 def reasons(
-    made: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
     copies: frozenset[str],
     options: FilterOptions,
     held_out: frozenset[str] = frozenset(),
@@ -57,7 +57,7 @@ def reasons(
 
     Parameters
     ----------
-    made
+    pseudo_queries
         ``text, document_id, positive_text, kind, split``.
     copies
         Documents with the text of another one before them: one of a group is enough.
@@ -73,45 +73,45 @@ def reasons(
     -------
     pandas.Series
         The first of these that holds. ``test_query``: a dev or test query asks the same. ``copy``:
-        of a document of that text there are pseudo-queries already. ``too_short``, ``too_long``:
+        another document with the same text already has pseudo-queries. ``too_short``, ``too_long``:
         the query. ``little_left``: the document without it. ``code_or_table``: too few letters.
         ``boilerplate``: several documents ask it. ``repeats``: the document still says it.
         ``not_found``: a search does not find the document; in training only, since measuring what
         is found already would say nothing.
     """
-    forms = [normalised(text) for text in made.text]
-    words = np.array([count_words(text) for text in made.text])
-    left = np.array(
-        [not _has_words(text, options.least_positive_words) for text in made.positive_text], bool
-    )
+    texts = pseudo_queries.text
+    positives = pseudo_queries.positive_text
+    kinds = pseudo_queries.kind
+    document_ids = pseudo_queries.document_id
+    forms = [normalised(text) for text in texts]
+    words = np.array([count_words(text) for text in texts])
     # The copies of a document ask what it asks, and are no reason to drop it.
-    originals = {
-        pair for pair in zip(forms, made.document_id, strict=True) if pair[1] not in copies
-    }
-    asked = Counter(form for form, _ in originals)
-    shown = zip(made.kind, forms, made.positive_text, strict=True)
-    repeats = [kind != "keyphrase" and _repeats(text, form) for kind, form, text in shown]
-    least = np.where(made.kind.isin(_NAMES), 1, options.least_words)
-    found: dict[str, Bools] = {
-        "test_query": np.array([form in held_out for form in forms], bool),
-        "copy": made.document_id.isin(copies).to_numpy(bool),
-        "too_short": words < least,
+    is_copy = document_ids.isin(copies).to_numpy(bool)
+    askers = {*zip(np.array(forms, object)[~is_copy], document_ids[~is_copy], strict=True)}
+    documents_asking = Counter(form for form, _ in askers)
+    repeats = [
+        kind != "keyphrase" and _repeats(positive, form)
+        for kind, form, positive in zip(kinds, forms, positives, strict=True)
+    ]
+    least_words = np.where(kinds.isin(_NAMES), 1, options.least_words)
+    is_dropped = {
+        "test_query": [form in held_out for form in forms],
+        "copy": is_copy,
+        "too_short": words < least_words,
         "too_long": words > options.most_words,
-        "little_left": left,
-        "code_or_table": np.array(
-            [_letters(text) < options.least_letters for text in made.text], bool
-        ),
-        "boilerplate": np.array([asked[form] > options.most_documents for form in forms], bool),
-        "repeats": np.array(repeats, bool),
+        "little_left": [not _has_words(text, options.least_positive_words) for text in positives],
+        "code_or_table": [_letters(text) < options.least_letters for text in texts],
+        "boilerplate": [documents_asking[form] > options.most_documents for form in forms],
+        "repeats": repeats,
+        KEPT: np.ones(len(forms), bool),
     }
-    names = np.array([*found, KEPT], dtype=object)
-    first = np.argmax(np.array([*found.values(), np.ones(len(made), bool)]), axis=0)
-    why = pd.Series(names[first], index=made.index)
+    first_reason = np.argmax(np.array([*is_dropped.values()], bool), axis=0)
+    reason = pd.Series(np.array([*is_dropped], object)[first_reason], index=pseudo_queries.index)
     if rank is not None and options.round_trip is not None:
-        in_training = made[(why == KEPT) & (made.split == "train")]
+        in_training = pseudo_queries[(reason == KEPT) & (pseudo_queries.split == "train")]
         is_late = rank(in_training) > options.round_trip
-        why[in_training.index[is_late]] = "not_found"
-    return why
+        reason[in_training.index[is_late]] = "not_found"
+    return reason
 
 
 def _repeats(text: str, form: str) -> bool:
@@ -119,8 +119,8 @@ def _repeats(text: str, form: str) -> bool:
 
     Examples
     --------
-    >>> _repeats("They say: it rains, all day.", "it rains all day"), _repeats("It rained all day.", "it rains")
-    (True, False)
+    >>> _repeats("They say: it rains, all day.", "it rains all day")
+    True
     """
     if text.isascii() and form.isascii():
         # To normalise takes far longer than to see that one of the words is missing, most likely
@@ -136,8 +136,8 @@ def _holds(text: str, form: str) -> bool:
 
     Examples
     --------
-    >>> _holds("it rains today", "rain"), _holds("today it rains", "it rains"), _holds("今天下雨了", "下雨")
-    (False, True, True)
+    >>> _holds("it rains today", "rain"), _holds("今天下雨了", "下雨")
+    (False, True)
     """
     before, after = (
         "" if UNSPACED.match(character) else " " for character in (form[:1], form[-1:])
@@ -145,11 +145,11 @@ def _holds(text: str, form: str) -> bool:
     return f"{before}{form}{after}" in f" {text} "
 
 
-def _has_words(text: str, least: int) -> bool:
+def _has_words(text: str, count: int) -> bool:
     """Tell whether a text has at least so many words; a long one is not counted to its end."""
-    return (
-        len(text.split(maxsplit=least)) >= least if text.isascii() else count_words(text) >= least
-    )
+    if text.isascii():
+        return len(text.split(maxsplit=count)) >= count
+    return count_words(text) >= count
 
 
 def _letters(text: str) -> float:
@@ -158,9 +158,8 @@ def _letters(text: str) -> float:
         filled = text.encode().translate(None, _BLANKS)
         return (len(filled) - len(filled.translate(None, _LETTERS))) / max(len(filled), 1)
     solid = "".join(text.split())
-    return sum(character.isalpha() or not character.isascii() for character in solid) / max(
-        len(solid), 1
-    )
+    letters = sum(character.isalpha() or not character.isascii() for character in solid)
+    return letters / max(len(solid), 1)
 
 
 COLUMNS: Final = ("query_id", "text", "document_id", "positive_text", "kind", "weight", "split")
@@ -173,8 +172,8 @@ class PseudoQueries:
 
     Attributes
     ----------
-    kept
-        :data:`COLUMNS`.
+    queries
+        Those that are kept: :data:`COLUMNS`.
     dropped
         :data:`DROPPED`.
     summary
@@ -182,7 +181,7 @@ class PseudoQueries:
         ``dropped`` by reason, and of how many ``documents`` there are any.
     """
 
-    kept: pd.DataFrame
+    queries: pd.DataFrame
     dropped: pd.DataFrame
     summary: dict[str, Any]
 
@@ -248,65 +247,69 @@ def make_pseudo_queries(
     AnmiError
         The kind ``llm`` has no language model or a wrong one.
     """
-    split = corpus.document_id.map(new).fillna("train").to_numpy(object)
-    asked = choose(corpus.document_id.tolist(), most_documents, seed)
-    metadata = corpus["metadata"] if "metadata" in corpus else pd.Series("{}", index=corpus.index)
-    columns = (corpus.document_id, corpus.title, corpus.text, metadata)
-    documents = [
-        Document(name, title, text, language, about)
-        for name, title, text, about in (
-            zip(*(each[asked] for each in columns), strict=True) if kinds else ()
-        )
-    ]
-    own = None if terms is None else replace(terms, counts=terms.counts[asked])
+    splits = corpus.document_id.map(new).fillna("train").to_numpy(object)
+    is_asked = choose(corpus.document_id.tolist(), most_documents, seed) & bool(kinds)
+    documents = _documents(corpus[is_asked], language)
     write = None if writer is None else partial(writer.write, seed=seed)
-    material = Material(documents, language, question or QuestionOptions(), new, write, own)
-    makers = {kind: KINDS[kind](material) for kind in kinds}
-    columns_of: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
-    shown = tqdm(
-        documents, "pseudo-queries", unit="document", disable=not (show_progress and kinds) or None
+    material = Material(
+        documents,
+        language,
+        question or QuestionOptions(),
+        new,
+        write,
+        None if terms is None else replace(terms, counts=terms.counts[is_asked]),
     )
-    for document, part in zip(shown, split[asked].tolist() if kinds else (), strict=True):
-        name = document.document_id
+    makers = {kind: KINDS[kind](material) for kind in kinds}
+    rows: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
+    disable = not (show_progress and kinds) or None
+    progress = tqdm(documents, "pseudo-queries", unit="document", disable=disable)
+    for document, split in zip(progress, splits[is_asked].tolist(), strict=True):
+        document_id = document.document_id
         for kind, make in makers.items():
-            found = make(document, views, seed)
-            columns_of["query_id"] += [f"{kind}:{place}:{name}" for place in range(len(found))]
-            columns_of["text"] += [view.query for view in found]
-            columns_of["positive_text"] += [view.positive for view in found]
-            for column_name, value in (("document_id", name), ("kind", kind), ("split", part)):
-                columns_of[column_name] += [value] * len(found)
+            made_views = make(document, views, seed)
+            rows["query_id"] += [f"{kind}:{view}:{document_id}" for view in range(len(made_views))]
+            rows["text"] += [view.query for view in made_views]
+            rows["positive_text"] += [view.positive for view in made_views]
+            for name, cell in (("document_id", document_id), ("kind", kind), ("split", split)):
+                rows[name] += [cell] * len(made_views)
     # As Python's own strings for now: to make others of texts that are dropped takes longer than
     # finding out which.
-    made = pd.DataFrame(columns_of, dtype=object)
-    why = reasons(made, copies, filters or FilterOptions(), held_out, rank)
-    dropped = _texts(made.assign(reason=why)[why != KEPT], DROPPED)
-    kept = _texts(made.assign(weight=1.0)[why == KEPT], COLUMNS)
-    counts = {kind: _counted(kind, made, kept, dropped) for kind in kinds}
+    pseudo_queries = pd.DataFrame(rows, dtype=object)
+    reason = reasons(pseudo_queries, copies, filters or FilterOptions(), held_out, rank)
+    pseudo_queries = pseudo_queries.assign(reason=reason, weight=1.0)
+    counts = {kind: _counted(pseudo_queries[pseudo_queries.kind == kind]) for kind in kinds}
     return PseudoQueries(
-        kept, dropped, {"documents": len(corpus), "new": len(new), "kinds": counts}
+        _texts(pseudo_queries[reason == KEPT], COLUMNS),
+        _texts(pseudo_queries[reason != KEPT], DROPPED),
+        {"documents": len(corpus), "new": len(new), "kinds": counts},
     )
 
 
-def _texts(made: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+def _documents(corpus: pd.DataFrame, language: str) -> list[Document]:
+    metadata = corpus["metadata"] if "metadata" in corpus else ["{}"] * len(corpus)
+    columns = (corpus.document_id, corpus.title, corpus.text, metadata)
+    return [
+        Document(document_id, title, text, language, about)
+        for document_id, title, text, about in zip(*columns, strict=True)
+    ]
+
+
+def _texts(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Return the named columns, those of strings as pandas' own kind of texts."""
     return pd.DataFrame(
         {
-            name: made[name].to_numpy(float) if name == "weight" else column(made[name])
+            name: table[name].to_numpy(float) if name == "weight" else column(table[name])
             for name in names
         }
     )
 
 
-def _counted(
-    kind: str, made: pd.DataFrame, kept: pd.DataFrame, dropped: pd.DataFrame
-) -> dict[str, Any]:
-    mine = kept[kept.kind == kind]
+def _counted(of_kind: pd.DataFrame) -> dict[str, Any]:
+    is_kept = of_kind.reason == KEPT
+    dropped = of_kind.reason[~is_kept].value_counts()
     return {
-        "made": int((made.kind == kind).sum()),
-        "kept": len(mine),
-        "documents": int(mine.document_id.nunique()),
-        "dropped": {
-            str(why): int(n)
-            for why, n in dropped[dropped.kind == kind].reason.value_counts().items()
-        },
+        "made": len(of_kind),
+        "kept": int(is_kept.sum()),
+        "documents": int(of_kind.document_id[is_kept].nunique()),
+        "dropped": {str(reason): int(count) for reason, count in dropped.items()},
     }

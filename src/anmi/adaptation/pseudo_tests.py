@@ -24,8 +24,8 @@ _EASY: Final = "keyphrase"
 # These take nothing out of their document.
 _WHOLE: Final = (_EASY, "question", "llm")
 # Pseudo-queries that are wanted of a split, and at most of a document.
-_WANTED: Final = 30
-_MOST: Final = 5
+_PER_SPLIT: Final = 30
+_PER_DOCUMENT: Final = 5
 
 
 def unlabelled_splits(queries: pd.DataFrame, qrels: pd.DataFrame) -> list[str]:
@@ -49,10 +49,10 @@ def without_pseudo_queries(queries: pd.DataFrame, pseudo_queries: pd.DataFrame) 
 
     Examples
     --------
-    >>> asked = pd.DataFrame({"query_id": ["q", "title:0:a"]})
-    >>> without_pseudo_queries(asked, asked[1:]).query_id.tolist()
+    >>> queries = pd.DataFrame({"query_id": ["q", "title:0:a"]})
+    >>> without_pseudo_queries(queries, queries[1:]).query_id.tolist()
     ['q']
-    >>> without_pseudo_queries(asked, asked).query_id.tolist()
+    >>> without_pseudo_queries(queries, queries).query_id.tolist()
     ['q', 'title:0:a']
     """
     is_pseudo = queries.query_id.isin(pseudo_queries.query_id)
@@ -84,45 +84,43 @@ def with_pseudo_tests(
     splits
         Among ``dev`` and ``test``, see :func:`unlabelled_splits`.
     """
-    made = pseudo_queries[pseudo_queries.split.isin(list(splits))]
-    if made.empty:
+    chosen = pseudo_queries[pseudo_queries.split.isin(list(splits))]
+    if chosen.empty:
         return corpus, queries, qrels
-    made = made.iloc[
-        np.lexsort((position(0, STAND_IN_STREAM, made.query_id.tolist()), made.kind == _EASY))
-    ]
-    made = made[(made.kind != _EASY) | ~made.duplicated(["document_id", "kind"])]
+    order = position(0, STAND_IN_STREAM, chosen.query_id.tolist())
+    chosen = chosen.iloc[np.lexsort((order, chosen.kind == _EASY))]
+    chosen = chosen[(chosen.kind != _EASY) | ~chosen.duplicated(["document_id", "kind"])]
     rows: list[dict[Any, Any]] = []
-    for _, of_split in made.groupby("split"):
-        most = min(-(-_WANTED // of_split.document_id.nunique()), _MOST)
-        views = of_split if most > 1 else of_split.drop_duplicates("document_id")
+    for _, of_split in chosen.groupby("split"):
+        count = min(-(-_PER_SPLIT // of_split.document_id.nunique()), _PER_DOCUMENT)
+        views = of_split if count > 1 else of_split.drop_duplicates("document_id")
         records = views.sort_values("document_id", kind="stable").to_dict("records")
-        for _, own in groupby(records, itemgetter("document_id")):
-            rows += _non_overlapping(list(own), most)
-    made = pd.DataFrame(rows).sort_values("document_id", kind="stable").reset_index(drop=True)
+        for _, of_document in groupby(records, itemgetter("document_id")):
+            rows += _non_overlapping(list(of_document), count)
+    chosen = pd.DataFrame(rows).sort_values("document_id", kind="stable").reset_index(drop=True)
     # The last one of a document is left the least of it.
-    last = made.drop_duplicates("document_id", keep="last").set_index("document_id")
+    last = chosen.drop_duplicates("document_id", keep="last").set_index("document_id")
     texts = corpus.document_id.map(last.positive_text)
-    changed = corpus.assign(
+    shortened = corpus.assign(
         title=corpus.title.where(texts.isna(), ""), text=texts.where(texts.notna(), corpus.text)
     )
     empty: dict[Any, Any] = dict.fromkeys(queries.columns, "") | {"metadata": "{}", "mined": False}
-    asked = pd.DataFrame(empty, index=made.index)[[*queries.columns]].assign(
-        query_id=made.query_id, text=made.text, split=made.split
+    asked_queries = pd.DataFrame(empty, index=chosen.index)[[*queries.columns]].assign(
+        query_id=chosen.query_id, text=chosen.text, split=chosen.split
     )
-    labels = pd.DataFrame(
-        {"query_id": made.query_id, "document_id": made.document_id, "relevance": 1}
-    )
+    labels = chosen[["query_id", "document_id"]].assign(relevance=1)
     if "split" in qrels:
-        labels["split"] = made.split
+        labels["split"] = chosen.split
     labels = labels.astype(qrels.dtypes[labels.columns].to_dict())
-    asked, labels = (
-        pd.concat(both, ignore_index=True) for both in ((queries, asked), (qrels, labels))
+    return (
+        shortened,
+        pd.concat([queries, asked_queries], ignore_index=True),
+        pd.concat([qrels, labels], ignore_index=True),
     )
-    return changed, asked, labels
 
 
-def _non_overlapping(views: list[dict[Any, Any]], most: int) -> Iterator[dict[Any, Any]]:
-    """Yield the first pseudo-query of a document and those that leave half of its text, each with what is then left.
+def _non_overlapping(views: list[dict[Any, Any]], count: int) -> Iterator[dict[Any, Any]]:
+    """Yield a document's first pseudo-query and those that leave half of its text, with the rest.
 
     Examples
     --------
@@ -134,16 +132,19 @@ def _non_overlapping(views: list[dict[Any, Any]], most: int) -> Iterator[dict[An
     [('Rain falls.', 'Snow melts. Wind blows.')]
     """
     text = views[0]["positive_text"]
-    least = (count_words(text) + count_words(views[0]["text"])) / 2
+    half = (count_words(text) + count_words(views[0]["text"])) / 2
     yield views[0]
     for view in views[1:]:
-        shorter = re.sub(r"\s+".join(map(re.escape, view["text"].split())), " ", text).strip()
-        if most > 1 and (
-            view["kind"] in _WHOLE or (shorter != text and count_words(shorter) >= least)
-        ):
-            most = most - 1
-            text = text if view["kind"] in _WHOLE else shorter
-            yield view | {"positive_text": text}
+        if count <= 1:
+            return
+        if view["kind"] not in _WHOLE:
+            words = map(re.escape, view["text"].split())
+            shorter = re.sub(r"\s+".join(words), " ", text).strip()
+            if shorter == text or count_words(shorter) < half:
+                continue
+            text = shorter
+        count -= 1
+        yield view | {"positive_text": text}
 
 
 def labels_used(
@@ -155,6 +156,7 @@ def labels_used(
     """
     if share == 1:
         return rows, queries
-    place = position(seed, "training/labels", [normalised(text) for text in queries.text])
-    kept = queries[(queries.split == "test") | (place < share)]
-    return rows[rows.query_id.isin(kept.query_id)].reset_index(drop=True), kept
+    draws = position(seed, "training/labels", [normalised(text) for text in queries.text])
+    used_queries = queries[(queries.split == "test") | (draws < share)]
+    used_rows = rows[rows.query_id.isin(used_queries.query_id)]
+    return used_rows.reset_index(drop=True), used_queries

@@ -64,15 +64,15 @@ def document_ranks(
     ranks = np.ones(len(pseudo_queries), np.int32)
     step = max(_LEAST_QUERIES, _CELLS // len(names))
     for start in tqdm(range(0, len(ranks), step), "round trip", delay=2, disable=None):
-        part = slice(start, start + step)
-        queries = pseudo_queries.text.iloc[part].tolist()
-        positives = pseudo_queries.positive_text.iloc[part].tolist()
+        rows = slice(start, start + step)
+        queries = pseudo_queries.text.iloc[rows].tolist()
+        positives = pseudo_queries.positive_text.iloc[rows].tolist()
         counts = counted(terms.tokenize(positives), terms.vocabulary, grow=False)
         lead = _lead(terms.queries(queries), documents_of_terms, terms.saturate(counts))
         vectors = encoder.encode(queries, "query")
         lead += _lead(vectors, documents.T, encoder.encode(positives, "document"))
-        is_rival = (results != NO_RESULT) & (results != own_results[part, None])
-        ranks[part] += ((lead > 0) & is_rival).sum(axis=1, dtype=np.int32)
+        is_rival = (results != NO_RESULT) & (results != own_results[rows, None])
+        ranks[rows] += ((lead > 0) & is_rival).sum(axis=1, dtype=np.int32)
     return ranks
 
 

@@ -39,20 +39,18 @@ def scored_examples(
     """Return scores, labels and weights of the examples that have a score and a weight."""
     score = np.asarray(scores, np.float64)
     weight = np.broadcast_to(np.asarray(weights, np.float64), np.shape(scores))
-    known = np.isfinite(score) & (weight > 0)
-    if not known.any():
+    is_used = np.isfinite(score) & (weight > 0)
+    if not is_used.any():
         raise AnmiError(
             f"calibration found no finite score among {len(score)}; check what the judge returns"
         )
-    score = score[known]
-    relevant = np.asarray(labels)[known] == 1
-    weight = weight[known]
+    relevant = np.asarray(labels)[is_used] == 1
     if relevant.all() or not relevant.any():
         raise AnmiError(
             "calibration needs judged positives and judged candidates, and found only one kind;"
             " judge more"
         )
-    return score, relevant, weight
+    return score[is_used], relevant, weight[is_used]
 
 
 def fit_platt(
@@ -111,23 +109,20 @@ def cross_fitted(
     Raises
     ------
     AnmiError
-        Fewer than two folds, or too few labels outside a fold, which is named.
+        Too few labels outside a fold, which is named.
     """
     score = np.asarray(scores, np.float64)
     label = np.asarray(labels)
     fold = np.asarray(folds)
-    names = [int(name) for name in np.unique(fold)]
-    if len(names) < 2:
-        raise AnmiError("cross-fitting needs scores of at least two folds; judge more queries")
     probabilities = np.full(len(score), np.nan)
     calibrators: dict[int, Platt] = {}
-    for name in names:
-        inside = fold == name
+    for number in np.unique(fold).tolist():
+        inside = fold == number
         try:
-            calibrators[name] = fit(score[~inside], label[~inside])
+            calibrators[number] = fit(score[~inside], label[~inside])
         except AnmiError as error:
-            raise AnmiError(f"without fold {name}: {error}") from error
-        probabilities[inside] = calibrators[name](score[inside])
+            raise AnmiError(f"without fold {number}: {error}") from error
+        probabilities[inside] = calibrators[number](score[inside])
     return probabilities, calibrators
 
 
@@ -145,25 +140,17 @@ def reliability(
         ``bins``: list of ``{predicted, observed, count}``; ``expected_calibration_error``: their
         mean distance.
     """
-    table = pd.DataFrame(
-        {
-            "predicted": probabilities,
-            "observed": labels,
-            "weight": 1.0 if weights is None else weights,
-        }
-    )
+    columns = {"predicted": probabilities, "observed": labels, "weight": 1.0}
+    table = pd.DataFrame(columns | ({} if weights is None else {"weight": weights}))
     table = table[np.isfinite(table.predicted)].astype(float)
-    place = np.minimum((table.predicted * bins).astype(int), bins - 1)
-    mass = table.weight.groupby(place).sum()
+    bin_number = np.minimum((table.predicted * bins).astype(int), bins - 1)
+    mass = table.weight.groupby(bin_number).sum()
     mass = mass[mass > 0]
-    sums = table[["predicted", "observed"]].mul(table.weight, axis=0).groupby(place).sum()
-    means = sums.loc[mass.index].div(mass, axis=0)
-    error = (
-        float((mass * (means.predicted - means.observed).abs()).sum() / mass.sum())
-        if len(mass)
-        else 0.0
-    )
-    rows = means.assign(count=place.value_counts()).to_dict("records")
+    weighted = table[["predicted", "observed"]].mul(table.weight, axis=0)
+    means = weighted.groupby(bin_number).sum().loc[mass.index].div(mass, axis=0)
+    distance = (means.predicted - means.observed).abs()
+    error = float((mass * distance).sum() / mass.sum()) if len(mass) else 0.0
+    rows = means.assign(count=bin_number.value_counts()).to_dict("records")
     return {"bins": rows, "expected_calibration_error": error}
 
 
@@ -197,7 +184,7 @@ class Target:
 def threshold_for(
     probabilities: NDArray[Any], labels: NDArray[Any], max_false_negative_rate: float
 ) -> Target:
-    """Return the highest threshold that lets at most a given share of the relevant documents pass as negatives.
+    """Return the highest threshold that lets a share of the relevant documents pass at most.
 
     Parameters
     ----------
@@ -215,7 +202,8 @@ def threshold_for(
 
     Examples
     --------
-    >>> target = threshold_for(np.array([0.1, 0.6, 0.8, 0.9, 0.2, 0.7]), np.array([1, 1, 1, 1, 0, 0]), 0.25)
+    >>> probabilities = np.array([0.1, 0.6, 0.8, 0.9, 0.2, 0.7])
+    >>> target = threshold_for(probabilities, np.array([1, 1, 1, 1, 0, 0]), 0.25)
     >>> target.threshold, target.rate
     (0.6, 0.25)
     """

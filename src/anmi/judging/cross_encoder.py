@@ -1,4 +1,4 @@
-"""A cross-encoder judges (query, document) pairs: a ready-made one, or one trained on the collection's own labels.
+"""A cross-encoder judges (query, document) pairs: a ready-made one, or one trained on own labels.
 
 The latter is cross-fitted: each of K models learns from the queries of all folds but one and scores
 the queries of that fold. Some of the queries that a model may see are held out of its training and
@@ -58,17 +58,17 @@ log = logging.getLogger(__name__)
 TRAINED: Final = "minilm"
 SEPARATOR: Final = "\x1f"
 # Pairs per commit to the store, and per item of an engine.
-AT_ONCE: Final = 256
+_PAIRS_PER_COMMIT: Final = 256
 _HEAD: Final = "head.safetensors"
 _RECORD: Final = "training.json"
 # By which logits are scaled, at least.
-_FLATTEST: Final = 1e-3
+_LOWEST_SLOPE: Final = 1e-3
 # Part of the fingerprint: a change of architecture or training must not meet old judgments.
 _DESIGN: Final = "segment-similarity-3"
 
 
 class CrossEncoderOptions(BaseModel):
-    """How pairs are judged: by which model, how it is trained if it is, and cross-fitted over how many folds."""
+    """Which model judges pairs, how it is trained, and how many folds it is cross-fitted over."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -115,22 +115,22 @@ def checked(values: Any, count: int, judge: str) -> Float32s:
     --------
     >>> checked([0.5, float("nan")], 2, 'cross-encoder "m"')
     Traceback (most recent call last):
-    anmi.errors.AnmiError: cross-encoder "m" gave 1 of 2 scores that are no numbers; its weights are damaged or it \
-overflows: try precision float32 or another model
+    anmi.errors.AnmiError: cross-encoder "m" gave 1 of 2 scores that are no numbers; its weights \
+are damaged or it overflows: try precision float32 or another model
     """
-    rows: Float32s = np.asarray(values, np.float32)
-    found = len(rows) if rows.ndim else 0
-    if found != count:
+    scores: Float32s = np.asarray(values, np.float32)
+    rows = len(scores) if scores.ndim else 0
+    if rows != count:
         raise AnmiError(
-            f"{judge} gave {found} scores for {count} pairs; it cannot be used as a judge"
+            f"{judge} gave {rows} scores for {count} pairs; it cannot be used as a judge"
         )
-    broken = int((~np.isfinite(rows.reshape(count, -1))).any(axis=1).sum()) if count else 0
+    broken = int((~np.isfinite(scores.reshape(count, -1))).any(axis=1).sum()) if count else 0
     if broken:
         raise AnmiError(
             f"{judge} gave {broken} of {count} scores that are no numbers; its weights are damaged"
             " or it overflows: try precision float32 or another model"
         )
-    return rows
+    return scores
 
 
 @enough_memory(
@@ -146,22 +146,20 @@ def logits(
     lengths = estimated_lengths([" ".join(pair) for pair in pairs], model.max_seq_length)
     groups = passes(lengths, default_tokens_per_pass(model), texts_per_block(model))
     with torch.inference_mode(), autocast(model, options.precision):
-        found = [
+        scores = [
             model.predict(
-                [pairs[place] for place in group],
+                [pairs[number] for number in group],
                 batch_size=len(group),
                 show_progress_bar=False,
                 activation_fn=torch.nn.Identity(),
             )
             for group in groups
         ]
-    # As many as there are places, or the caller will say so.
-    result = np.concatenate(found)
-    return (
-        result[np.argsort(np.concatenate(groups), kind="stable")]
-        if len(result) == len(pairs)
-        else result
-    )
+    joined = np.concatenate(scores)
+    # With too few scores for its pairs there is no order; the caller says so.
+    if len(joined) != len(pairs):
+        return joined
+    return joined[np.argsort(np.concatenate(groups), kind="stable")]
 
 
 def open_cross_encoder(name: str, max_length: int) -> Any:
@@ -203,7 +201,7 @@ def open_cross_encoder(name: str, max_length: int) -> Any:
 
 
 class CrossEncoderJudge:
-    """A ready-made cross-encoder scores (query, document) pairs by its logits, higher for more relevant.
+    """A ready-made cross-encoder scores (query, document) pairs by its logits.
 
     Attributes
     ----------
@@ -234,7 +232,7 @@ class CrossEncoderJudge:
         return self._model
 
     def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Float32s:
-        """Return the logits of n pairs made by :func:`join`, float32 [n]; a pair that the store holds is not computed.
+        """Return the logits of n pairs made by :func:`join`, float32 [n], or those in the store.
 
         Raises
         ------
@@ -247,11 +245,11 @@ class CrossEncoderJudge:
             # Here, before several threads or processes need it.
             self._load()
         return store.vectors(
-            self.fingerprint, pairs, self._compute, AT_ONCE, bar, self.name, store.run
+            self.fingerprint, pairs, self._compute, _PAIRS_PER_COMMIT, bar, self.name, store.run
         )[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the network behind, which another process opens from where it lies, and what it was trained on."""
+        """Leave behind the network, which another process opens from its folder, and the pairs."""
         return {**vars(self), "_model": None, "_pairs": None}
 
     def _compute(self, pairs: list[str]) -> Float32s:
@@ -270,7 +268,7 @@ class CrossEncoderJudge:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Texts and labels, 1 relevant, 0 not or a chance between, and the pairs that are held out of training."""
+    """Texts and labels, from 0 to 1 for relevant, and the pairs that are held out of training."""
 
     queries: list[str]
     documents: list[str]
@@ -288,7 +286,7 @@ class Pairs:
     @property
     def mixed(self) -> bool:
         """True where both kinds of label occur."""
-        return bool(len(np.unique(self.labels)) > 1)
+        return len(np.unique(self.labels)) > 1
 
 
 def normalised(text: str) -> str:
@@ -305,14 +303,12 @@ def fold_of(texts: Sequence[str], folds: int, seed: int) -> Int64s:
     >>> bool(fold[0] == fold[1])
     True
     """
-    return np.array(
-        [int(seeds.key(seed, "teacher/fold", normalised(text))[0]) % folds for text in texts],
-        np.int64,
-    )
+    keys = [int(seeds.key(seed, "teacher/fold", normalised(text))[0]) for text in texts]
+    return np.array([key % folds for key in keys], np.int64)
 
 
 class TrainedCrossEncoder(CrossEncoderJudge):
-    """One fold's cross-encoder: trained when first needed, kept in ``models`` under its fingerprint.
+    """One fold's cross-encoder, trained when first needed and kept under its fingerprint.
 
     Parameters
     ----------
@@ -405,9 +401,12 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
         from transformers import PrinterCallback
 
-        from anmi.judging.early_stop import EarlyStop
-
         options = self.options
+        data = Dataset.from_dict(
+            {"query": pairs.queries, "document": pairs.documents, "label": pairs.labels.tolist()}
+        )
+        share = float(pairs.labels.mean())
+        loss = BinaryCrossEntropyLoss(model, pos_weight=torch.tensor((1 - share) / share))
         arguments = CrossEncoderTrainingArguments(
             output_dir=scratch,
             num_train_epochs=options.epochs,
@@ -423,21 +422,25 @@ class TrainedCrossEncoder(CrossEncoderJudge):
             disable_tqdm=True,
             dataloader_pin_memory=False,
         )
-        data = Dataset.from_dict(
-            {"query": pairs.queries, "document": pairs.documents, "label": pairs.labels.tolist()}
-        )
-        share = float(pairs.labels.mean())
-        loss = BinaryCrossEntropyLoss(model, pos_weight=torch.tensor((1 - share) / share))
         trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss)
         trainer.remove_callback(PrinterCallback)
-        held = pairs.held_out
-        if held is None:
+        if pairs.held_out is None:
             trainer.train()
             return {"auc_before": None, "auc_after": None, "steps": trainer.state.global_step}
-        unseen = list(zip(held.queries, held.documents, strict=True))
-        steps = -(-len(pairs.queries) // options.batch_size)
+        return self._train_to_best(trainer, model, pairs, pairs.held_out)
+
+    def _train_to_best(
+        self, trainer: Any, model: Any, pairs: Pairs, held_out: Pairs
+    ) -> dict[str, float | int | None]:
+        from anmi.judging.early_stop import EarlyStop
+
+        texts = list(zip(held_out.queries, held_out.documents, strict=True))
+        steps = -(-len(pairs.queries) // self.options.batch_size)
         stop = EarlyStop(
-            model, lambda: logits(model, unseen, options), held.labels, -(-steps // options.looks)
+            model,
+            lambda: logits(model, texts, self.options),
+            held_out.labels,
+            -(-steps // self.options.looks),
         )
         trainer.add_callback(stop)
         trainer.train()
@@ -446,19 +449,19 @@ class TrainedCrossEncoder(CrossEncoderJudge):
             log.warning(
                 "training did not improve the cross-encoder on its %d held-out pairs (AUC %.3f"
                 " before), so it is used untrained",
-                len(unseen),
+                len(texts),
                 stop.before,
             )
         return {**record}
 
     def _calibrate(self, model: Any, pairs: Pairs) -> None:
-        """Scale the head, so that the sigmoid of a logit is a chance at the share of positives in training."""
+        """Scale the head, so that the sigmoid of a logit is a chance at training's share."""
         import torch
 
         texts = list(zip(pairs.queries, pairs.documents, strict=True))
         platt = fit_platt(logits(model, texts, self.options), pairs.labels >= 0.5)
         # The order of the scores stays.
-        slope = max(platt.slope, _FLATTEST)
+        slope = max(platt.slope, _LOWEST_SLOPE)
         head = model[1]
         with torch.no_grad():
             head.scale.mul_(slope)
@@ -466,7 +469,7 @@ class TrainedCrossEncoder(CrossEncoderJudge):
 
 
 def _cross_encoder(path: Path, options: CrossEncoderOptions) -> Any:
-    """Put our head on MiniLM, or on one that was trained from it; see :class:`SegmentSimilarity`."""
+    """Put :class:`SegmentSimilarity` on MiniLM, or on one that was trained from it."""
     from safetensors.torch import load_file
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.cross_encoder import CrossEncoder
@@ -502,32 +505,27 @@ def training_pairs(
     seed
         Of the run.
     """
-    seen = examples[examples.fold != fold]
-    if seen.empty:
-        raise AnmiError(
-            f"the cross-encoder has no queries to learn from outside fold {fold}:"
-            f" {examples.row.nunique()} are too few; lower denoising.cross_encoder.folds or give"
-            " more training queries"
-        )
-    shuffled = seeds.stream(seed, "teacher/queries", str(fold)).permutation(seen.row.unique())
-    place = seen.row.map(pd.Series(np.arange(len(shuffled)), index=shuffled))
-    ordered = seen.assign(place=place).sort_values(
-        ["place", "label"], ascending=[True, False], kind="stable"
+    others = examples[examples.fold != fold]
+    shuffled = seeds.stream(seed, "teacher/queries", str(fold)).permutation(others.row.unique())
+    position = others.row.map(pd.Series(np.arange(len(shuffled)), index=shuffled))
+    ordered = others.assign(position=position).sort_values(
+        ["position", "label"], ascending=[True, False], kind="stable"
     )
-    within = ordered.groupby("place", sort=False).size().cumsum() <= options.max_pairs
-    kept = ordered[ordered.place.map(within)]
-    kept = ordered.head(options.max_pairs) if kept.empty else kept
-    drawn = {
+    fits = ordered.groupby("position", sort=False).size().cumsum() <= options.max_pairs
+    chosen = ordered[ordered.position.map(fits)]
+    if chosen.empty:
+        chosen = ordered.head(options.max_pairs)
+    keys = {
         text: int(seeds.key(seed, "teacher/held_out", normalised(text))[0])
-        for text in kept["query"].unique()
+        for text in chosen["query"].unique()
     }
-    aside = (kept["query"].map(drawn) < int(options.held_out * 2**64)).to_numpy()
+    is_aside = (chosen["query"].map(keys) < int(options.held_out * 2**64)).to_numpy()
+    learned = _pairs(chosen[~is_aside])
     # What says when to stop is told apart, so a chance counts as what is the likelier.
-    learnt = _pairs(kept[~aside])
-    held = _pairs(kept[aside].assign(label=kept.label[aside] >= 0.5))
-    if not (learnt.mixed and held.mixed):
-        return _pairs(kept)
-    return replace(learnt, held_out=held)
+    held_out = _pairs(chosen[is_aside].assign(label=chosen.label[is_aside] >= 0.5))
+    if not (learned.mixed and held_out.mixed):
+        return _pairs(chosen)
+    return replace(learned, held_out=held_out)
 
 
 def _pairs(table: pd.DataFrame) -> Pairs:

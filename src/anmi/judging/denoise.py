@@ -31,20 +31,19 @@ from anmi.judging.cross_encoder import (
     training_pairs,
 )
 from anmi.judging.fused import combined, log_odds
-from anmi.judging.hidden import Examples
-from anmi.judging.llm import Read
-from anmi.judging.prior import fit_contaminated
+from anmi.judging.llm import Answers
+from anmi.judging.prior import Examples, fit_contaminated
 from anmi.ragged import Bools, Float32s, Float64s, Int64s
 from anmi.store import Store
 
 _TEMPERATURE: Final = 0.1
 # A calibrated judge weighs about 1; one that tells nothing would be fitted to noise without a
 # bound.
-_MOST: Final = 5.0
-_LEAST: Final = 50
+_LARGEST_WEIGHT: Final = 5.0
+_FEWEST_POSITIVES: Final = 50
 _TINY: Final = 1e-9
 # Negatives per positive in training; more would add more cost than signal.
-_NEGATIVES: Final = 3
+_NEGATIVES_PER_POSITIVE: Final = 3
 # What is at least as likely to be relevant, or without other evidence above this share of the
 # positive's similarity, is not trained on: a false negative teaches the very error that is to be
 # found. 5 % is about the base rate of the nearest 16: on five collections with planted truth 62 to
@@ -53,9 +52,9 @@ DOUBTFUL: Final = 0.05
 _DOUBTFUL_RATIO: Final = 0.95
 # Area under the ROC curve below which a judge tells too little to learn from it how many candidates
 # are relevant.
-_POOREST: Final = 0.6
+_LOWEST_AUC: Final = 0.6
 # Pairs whose texts are in memory at once.
-_TEXTS: Final = 65_536
+_PAIRS_AT_ONCE: Final = 65_536
 log = logging.getLogger(__name__)
 
 
@@ -101,9 +100,8 @@ class Judge:
 
     def fold(self, block: Candidates) -> Int64s:
         """Return the fold of each row of a block, [Q]."""
-        return fold_of(
-            [self.query_texts[str(q)] for q in block.query_ids], self.options.folds, self.seed
-        )
+        texts = [self.query_texts[str(query)] for query in block.query_ids]
+        return fold_of(texts, self.options.folds, self.seed)
 
     def fit(self, shards: CandidateShards) -> Judgments:
         """Prepare the judges (trained when first needed), score all shards and make probabilities.
@@ -121,30 +119,38 @@ class Judge:
         AnmiError
             Too few queries for the folds, or a judge whose scores cannot be used or calibrated.
         """
-        blocks = [self._first(block) for block in shards.only("p_evidence")]
-        judged = Candidates.concatenate([block for block, _ in blocks])
+        blocks = list[Candidates]()
+        evidence = list[NDArray[Any]]()
+        no_evidence = np.zeros((0, 0))
+        for block in shards.only("p_evidence"):
+            documents = block.documents[:, : self.depth]
+            source = block.source[:, : self.depth]
+            blocks.append(Candidates(block.query_ids, block.positives, documents, source))
+            chance = block.columns.get("p_evidence", no_evidence)[:, : self.depth]
+            evidence.append(chance[np.isfinite(chance)])
+        judged = Candidates.concatenate(blocks)
         self._check_folds(judged)
-        evidence = np.concatenate([values for _, values in blocks])
-        expected = float(np.mean(evidence)) if len(evidence) else DOUBTFUL
+        chances = np.concatenate(evidence)
+        expected = float(np.mean(chances)) if len(chances) else DOUBTFUL
         is_judged = np.hstack([judged.filled, judged.positives != PADDING])
-        row, slot = np.nonzero(is_judged)
+        rows, slots = np.nonzero(is_judged)
         width = judged.documents.shape[1]
         pairs = pd.DataFrame(
             {
-                "query": judged.query_ids[row],
-                "document": np.hstack([judged.documents, judged.positives])[row, slot],
-                "label": slot >= width,
-                "fold": self.fold(judged)[row],
+                "query": judged.query_ids[rows],
+                "document": np.hstack([judged.documents, judged.positives])[is_judged],
+                "label": slots >= width,
+                "fold": self.fold(judged)[rows],
             }
         )
-        first, *larger = self.options.models
-        self.judges = self._made(first, shards)
+        smallest, *larger = self.options.models
+        self.judges = self._made(smallest, shards)
         scores, chance, self.summary = self._judge(pairs, self.judges, expected)
         self.summary |= {"options": self.options.model_dump(mode="json"), "warnings": []}
-        if self.summary["auc"] < _POOREST:
+        if self.summary["auc"] < _LOWEST_AUC:
             self._warn(
-                f"its AUC on held-out labels is {self.summary['auc']:.2f}, below {_POOREST}, so it"
-                " is no judge of this collection: name a cross-encoder in"
+                f"its AUC on held-out labels is {self.summary['auc']:.2f}, below {_LOWEST_AUC}, so"
+                " it is no judge of this collection: name a cross-encoder in"
                 " denoising.cross_encoder.model, or take a recipe that reads p_evidence"
             )
         for model in larger:
@@ -152,18 +158,15 @@ class Judge:
         self._check_bars(chance[~pairs.label])
         tables = np.full((2, *is_judged.shape), np.nan, np.float32)
         tables[:, is_judged] = scores, chance
-        sides = [
-            dict(zip(("cross", "p_cross"), part, strict=True))
-            for part in np.split(tables, [width], axis=2)
-        ]
-        return Judgments(_with_soft_labels(judged.with_columns(*sides)))
-
-    def _first(self, block: Candidates) -> tuple[Candidates, NDArray[Any]]:
-        """Return the candidates that are judged, and what other evidence says of them."""
-        documents = block.documents[:, : self.depth]
-        few = Candidates(block.query_ids, block.positives, documents, block.source[:, : self.depth])
-        evidence = block.columns.get("p_evidence", np.zeros((0, 0)))[:, : self.depth]
-        return few, evidence[np.isfinite(evidence)]
+        cross, p_cross = tables
+        return Judgments(
+            _with_soft_labels(
+                judged.with_columns(
+                    {"cross": cross[:, :width], "p_cross": p_cross[:, :width]},
+                    {"cross": cross[:, width:], "p_cross": p_cross[:, width:]},
+                )
+            )
+        )
 
     def _check_folds(self, judged: Candidates) -> None:
         texts = {normalised(self.query_texts[str(query)]) for query in judged.query_ids}
@@ -187,8 +190,8 @@ class Judge:
                     " or name a stronger cross-encoder in denoising.cross_encoder.model"
                 )
 
-    def _warn(self, what: str) -> None:
-        sentence = f"cross-encoder: {what}"
+    def _warn(self, problem: str) -> None:
+        sentence = f"cross-encoder: {problem}"
         log.warning(sentence)
         self.summary["warnings"].append(sentence)
 
@@ -198,52 +201,62 @@ class Judge:
         if model != TRAINED:
             return [CrossEncoderJudge(options)] * options.folds
         examples = pd.concat([self._examples(block) for block in shards], ignore_index=True)
-        pairs = [
-            training_pairs(examples, fold, options, self.seed) for fold in range(options.folds)
+        return [
+            TrainedCrossEncoder(
+                options,
+                self.models,
+                training_pairs(examples, fold, options, self.seed),
+                self.seed,
+            )
+            for fold in range(options.folds)
         ]
-        return [TrainedCrossEncoder(options, self.models, each, self.seed) for each in pairs]
 
     def _examples(self, block: Candidates) -> pd.DataFrame:
-        """Pairs of a block: positives, what a language model read (its chance as label), and undoubted candidates."""
-        known = block.positives != PADDING
-        clean = block.filled & ~self._doubtful(block)
-        clean[:, self.depth :] = False
+        """Return training pairs: positives, what a language model read, and undoubted candidates.
+
+        The label of what was read is its chance of being relevant.
+        """
+        is_known = block.positives != PADDING
+        is_clean = block.filled & ~self._doubtful(block)
+        is_clean[:, self.depth :] = False
         draws = seeds.uniform(
             self.seed, "teacher/negatives", list(block.query_ids), block.documents
         )
-        wanted = known.sum(axis=1, keepdims=True) * _NEGATIVES
-        place = np.argsort(np.argsort(np.where(clean, draws, 2.0), axis=1), axis=1)
-        read = block.filled & np.isfinite(block.columns.get(GRADE, np.nan))
-        taken = clean & (place < wanted) & ~read
+        order = np.argsort(np.where(is_clean, draws, 2.0), axis=1)
+        negatives = is_known.sum(axis=1, keepdims=True) * _NEGATIVES_PER_POSITIVE
+        is_drawn = is_clean & (np.argsort(order, axis=1) < negatives)
+        is_read = block.filled & np.isfinite(block.columns.get(GRADE, np.nan))
         chance = block.columns.get("p_evidence", np.zeros(block.documents.shape))
-        row, slot = np.nonzero(np.hstack([known, taken | read]))
-        documents = np.hstack([block.positives, block.documents])[row, slot]
-        label = np.hstack([np.ones(known.shape), np.where(read, chance, 0.0)])[row, slot]
-        queries = [self.query_texts[str(query)] for query in block.query_ids[row]]
-        told = {
-            "row": block.query_ids[row],
-            "query": queries,
-            "document": [self.document_texts[d] for d in documents],
-        }
-        return pd.DataFrame(told | {"label": label, "fold": self.fold(block)[row]})
+        is_used = np.hstack([is_known, is_drawn | is_read])
+        rows, _ = np.nonzero(is_used)
+        documents = np.hstack([block.positives, block.documents])[is_used]
+        labels = np.hstack([np.ones(is_known.shape), np.where(is_read, chance, 0.0)])[is_used]
+        return pd.DataFrame(
+            {
+                "row": block.query_ids[rows],
+                "query": [self.query_texts[str(query)] for query in block.query_ids[rows]],
+                "document": [self.document_texts[document] for document in documents],
+                "label": labels,
+                "fold": self.fold(block)[rows],
+            }
+        )
 
     def _doubtful(self, block: Candidates) -> Bools:
-        """True where a candidate may well be relevant, [Q, M]: by other evidence, or where there is none by likeness.
+        """Return which candidates may well be relevant, bool [Q, M].
 
-        The likeness rule is weak: what it calls doubtful is what looks like the positive to the
-        encoder that mined.
+        Other evidence says so, or where there is none likeness: what looks like the positive to the
+        encoder that mined, which is a weak rule.
         """
-        known = block.positives != PADDING
-        lowest = np.nanmin(
-            np.where(known, block.positive_columns["dense"], np.nan), axis=1, keepdims=True
-        )
+        is_known = block.positives != PADDING
+        similarity = np.where(is_known, block.positive_columns["dense"], np.nan)
+        lowest = np.nanmin(similarity, axis=1, keepdims=True)
         ceiling = lowest - np.abs(lowest) * (1 - _DOUBTFUL_RATIO)
         doubtful: Bools = ~(block.columns["dense"] < ceiling)
         evidence = block.columns.get("p_evidence")
         if evidence is not None:
             doubtful = np.where(np.isfinite(evidence), evidence >= DOUBTFUL, doubtful)
         # What a person marked as not relevant is not doubtful, however it looks.
-        return doubtful & (block.columns[MARKED] != 0) if MARKED in block.columns else doubtful
+        return doubtful & (block.columns.get(MARKED, np.nan) != 0)
 
     def _judge(
         self, pairs: pd.DataFrame, judges: list[CrossEncoderJudge], expected: float
@@ -253,15 +266,15 @@ class Judge:
         queries = pairs["query"].to_numpy()
         documents = pairs.document.to_numpy()
         with tqdm(total=len(pairs), desc="judging", unit="pair", delay=2, disable=None) as bar:
-            for number, judge in enumerate(judges):
-                of_fold = np.flatnonzero(pairs.fold == number)
-                for start in range(0, len(of_fold), _TEXTS):
-                    part = of_fold[start : start + _TEXTS]
+            for fold, judge in enumerate(judges):
+                of_fold = np.flatnonzero(pairs.fold == fold)
+                for start in range(0, len(of_fold), _PAIRS_AT_ONCE):
+                    rows = of_fold[start : start + _PAIRS_AT_ONCE]
                     texts = [
                         join(self.query_texts[str(query)], self.document_texts[document])
-                        for query, document in zip(queries[part], documents[part], strict=True)
+                        for query, document in zip(queries[rows], documents[rows], strict=True)
                     ]
-                    scores[part] = judge.score(texts, self.store, bar)
+                    scores[rows] = judge.score(texts, self.store, bar)
         corrected = self.options.probability == "corrected"
         chance, summary = probabilities(scores, pairs.label, pairs.fold, expected, corrected)
         summary["folds"] = [judge.describe() for judge in judges]
@@ -276,10 +289,11 @@ class Judge:
         reaches = chance >= lowest
         candidates = chance[reaches & ~pairs.label]
         positives = int(reaches.sum()) - len(candidates)
-        if positives < _LEAST or not len(candidates):
+        if positives < _FEWEST_POSITIVES or not len(candidates):
             self._warn(
                 f"{model} confirms nothing: {len(candidates):,} candidates and {positives:,}"
-                f" positives reach {lowest:g} by the smaller one, and 1 and {_LEAST} are needed"
+                f" positives reach {lowest:g} by the smaller one, and 1 and {_FEWEST_POSITIVES}"
+                " are needed"
             )
             return
         judges = self._made(model, shards)
@@ -328,7 +342,7 @@ def probabilities(
     auc = 0.5 + (against_candidates - 0.5) / (1 - expected)
     calibrators = dict[int, Platt]()
     if corrected:
-        fit = partial(_of_unlabelled, expected=expected, fixed=auc < _POOREST)
+        fit = partial(_of_unlabelled, expected=expected, is_fixed=auc < _LOWEST_AUC)
         chance, calibrators = cross_fitted(scores, label, folds, fit)
     else:
         chance = expit(np.asarray(scores, np.float64))
@@ -346,7 +360,7 @@ def probabilities(
 
 
 def _of_unlabelled(
-    scores: NDArray[Any], labels: NDArray[Any], expected: float, fixed: bool
+    scores: NDArray[Any], labels: NDArray[Any], expected: float, is_fixed: bool
 ) -> Platt:
     """Fit the chance that an unlabelled document is relevant, at the expected share if fixed."""
     score, labelled, weights = scored_examples(scores, labels)
@@ -354,15 +368,15 @@ def _of_unlabelled(
     spread = float(score.std()) or 1.0
     # There is as much evidence as there are positives.
     number = np.arange(len(score)) % labelled.sum()
-    seen = Examples(((score - centre) / spread)[:, None], labelled, weights, number, number)
-    fitted = fit_contaminated(seen, np.zeros(1), 0.0, expected)
+    examples = Examples(((score - centre) / spread)[:, None], labelled, weights, number, number)
+    fitted = fit_contaminated(examples, np.zeros(1), 0.0, expected)
     slope = fitted.coefficients[0] / spread
-    shift = float(logit(expected) - logit(fitted.share)) if fixed else 0.0
+    shift = float(logit(expected) - logit(fitted.share)) if is_fixed else 0.0
     return Platt(slope, fitted.intercept + shift - slope * centre)
 
 
 def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) -> Float64s:
-    """Distribution over (positives, candidates) to train towards with a KL divergence (RocketQA v2's distillation).
+    """Return the distribution to train towards with a KL divergence (RocketQA v2's distillation).
 
     Parameters
     ----------
@@ -381,27 +395,31 @@ def soft_labels(scores_positive: NDArray[Any], scores_candidates: NDArray[Any]) 
     [[0.5, 0.5, 0.0]]
     """
     scores = np.concatenate([scores_positive, scores_candidates], axis=1).astype(np.float64)
-    known = np.isfinite(scores)
+    is_scored = np.isfinite(scores)
     # −1e300 instead of −∞, for which a row without a score would be 0/0; such a row is all 0.
-    return np.where(known, softmax(np.where(known, scores / _TEMPERATURE, -1e300), axis=1), 0.0)
+    energies = np.where(is_scored, scores / _TEMPERATURE, -1e300)
+    return np.where(is_scored, softmax(energies, axis=1), 0.0)
 
 
 def _with_soft_labels(block: Candidates) -> Candidates:
-    """Return the block with ``soft_label``: of a row, over its first positive and its judged candidates.
+    """Return the block with ``soft_label``, over a row's first positive and its judged candidates.
 
     It is made of the probabilities: raw scores have no common scale, and at its temperature logits
     would leave all the mass to the best.
     """
-    own = block.positive_columns["p_cross"]
-    others = block.columns["p_cross"]
-    labels = soft_labels(own[:, :1], others)
-    first = np.where(np.isfinite(own[:, :1]), labels[:, :1], np.nan)
-    soft = np.where(np.isfinite(others), labels[:, 1:], np.nan)
-    return block.with_columns({"soft_label": soft}, {"soft_label": widened(first, own.shape[1])})
+    of_positive = block.positive_columns["p_cross"][:, :1]
+    of_candidates = block.columns["p_cross"]
+    labels = soft_labels(of_positive, of_candidates)
+    positive_labels = np.where(np.isfinite(of_positive), labels[:, :1], np.nan)
+    candidate_labels = np.where(np.isfinite(of_candidates), labels[:, 1:], np.nan)
+    width = block.positives.shape[1]
+    return block.with_columns(
+        {"soft_label": candidate_labels}, {"soft_label": widened(positive_labels, width)}
+    )
 
 
 class Judgments:
-    """Adds to blocks what the judge said of their queries: ``cross``, ``p_cross`` and ``soft_label``.
+    """Adds a judge's ``cross``, ``p_cross`` and ``soft_label`` to blocks of their queries.
 
     Parameters
     ----------
@@ -412,7 +430,7 @@ class Judgments:
 
     def __init__(self, judged: Candidates) -> None:
         self._judged = judged
-        self._names = pd.Index(judged.query_ids)
+        self._query_ids = pd.Index(judged.query_ids)
 
     def __call__(self, block: Candidates) -> Candidates:
         """Return the block with its judgments.
@@ -422,20 +440,20 @@ class Judgments:
         AnmiError
             A query that was not judged.
         """
-        row = self._names.get_indexer(pd.Index(block.query_ids))
-        if (row < 0).any():
+        rows = self._query_ids.get_indexer(pd.Index(block.query_ids))
+        if (rows < 0).any():
             raise AnmiError(
-                f'query "{block.query_ids[row < 0][0]}" was not judged: judge the candidates that'
+                f'query "{block.query_ids[rows < 0][0]}" was not judged: judge the candidates that'
                 " are asked for"
             )
-        columns, own = (
-            {name: widened(values[row], width) for name, values in side.items()}
-            for side, width in (
+        columns, positive_columns = (
+            {name: widened(values[rows], width) for name, values in judged.items()}
+            for judged, width in (
                 (self._judged.columns, block.documents.shape[1]),
                 (self._judged.positive_columns, block.positives.shape[1]),
             )
         )
-        return block.with_columns(columns, own)
+        return block.with_columns(columns, positive_columns)
 
 
 @dataclass(frozen=True)
@@ -469,51 +487,54 @@ class Stack:
         """
         parts = list[tuple[NDArray[Any], ...]]()
         for block in shards:
-            for side, name, tag in (
+            for columns, column, label in (
                 (block.positive_columns, "p_heldout", 1),
                 (block.columns, "p_evidence", 0),
             ):
-                fused = side[name].ravel()
-                cross = side["p_cross"].ravel()
-                parts.append((fused, cross, np.full(len(cross), tag)))
-        fused, cross, label = map(np.concatenate, zip(*parts, strict=True))
-        prior = float(np.clip(np.nanmean(cross[label == 0]), _TINY, 1 - _TINY))
-        known = np.isfinite(fused) & np.isfinite(cross)
-        hidden = int(label[known].sum())
-        if hidden < _LEAST or hidden == known.sum():
+                fused = columns[column].ravel()
+                parts.append((fused, columns["p_cross"].ravel(), np.full(len(fused), label)))
+        fused, cross, labels = map(np.concatenate, zip(*parts, strict=True))
+        prior = float(np.clip(np.nanmean(cross[labels == 0]), _TINY, 1 - _TINY))
+        is_judged = np.isfinite(fused) & np.isfinite(cross)
+        hidden = int(labels[is_judged].sum())
+        if hidden < _FEWEST_POSITIVES or hidden == is_judged.sum():
             return Stack(0.0, prior, 0)
-        return Stack(_weight(fused[known], cross[known], label[known], prior), prior, hidden)
+        odds = log_odds(fused[is_judged])
+        added_odds = log_odds(cross[is_judged]) - logit(prior)
+        return Stack(_weight(odds, added_odds, labels[is_judged]), prior, hidden)
 
     def __call__(self, block: Candidates) -> Candidates:
-        """Return the block with ``p_relevant`` of candidates, and of positives that can be hidden."""
-        own = block.positive_columns
-        held = combined(own["p_heldout"], own["p_cross"], self.weight, self.prior)
-        relevant = combined(
-            block.columns["p_evidence"], block.columns["p_cross"], self.weight, self.prior
+        """Return the block with ``p_relevant`` of candidates and of hidden positives."""
+        columns = block.columns
+        positive_columns = block.positive_columns
+        relevant = combined(columns["p_evidence"], columns["p_cross"], self.weight, self.prior)
+        held_out = combined(
+            positive_columns["p_heldout"], positive_columns["p_cross"], self.weight, self.prior
         )
-        return block.with_columns({"p_relevant": relevant}, {"p_relevant": held, "p_heldout": held})
+        return block.with_columns(
+            {"p_relevant": relevant}, {"p_relevant": held_out, "p_heldout": held_out}
+        )
 
 
 def stacked(
-    judgments: Judgments, stack: Stack, answers: Read | None, block: Candidates
+    judgments: Judgments, stack: Stack, answers: Answers | None, block: Candidates
 ) -> Candidates:
-    """Return a block with a model's answers, if any, what the second judge says and, by its weight, ``p_relevant``."""
+    """Return a block with a model's answers, if any, the judgments and ``p_relevant``."""
     return stack(judgments(block if answers is None else answers(block)))
 
 
-def _weight(first: NDArray[Any], second: NDArray[Any], label: Int64s, prior: float) -> float:
-    """Return the likeliest weight; the intercept absorbs that hidden positives are rarer or commoner than in truth."""
-    base = log_odds(first)
-    more = log_odds(second) - logit(prior)
+def _weight(odds: Float64s, added_odds: Float64s, labels: Int64s) -> float:
+    """Return the likeliest weight of the added log-odds.
+
+    An intercept absorbs that hidden positives are rarer or commoner than in truth.
+    """
 
     def objective(point: Float64s) -> tuple[float, Float64s]:
-        score = base + point[0] * more + point[1]
-        error = (expit(score) - label) / len(label)
-        return float((np.logaddexp(0, score) - label * score).mean()), np.array(
-            [error @ more, error.sum()]
-        )
+        score = odds + point[0] * added_odds + point[1]
+        error = (expit(score) - labels) / len(labels)
+        loss = float((np.logaddexp(0, score) - labels * score).mean())
+        return loss, np.array([error @ added_odds, error.sum()])
 
-    found = minimize(
-        objective, np.zeros(2), jac=True, bounds=[(0, _MOST), (None, None)], method="L-BFGS-B"
-    )
-    return float(found.x[0])
+    bounds = [(0, _LARGEST_WEIGHT), (None, None)]
+    optimum = minimize(objective, np.zeros(2), jac=True, bounds=bounds, method="L-BFGS-B")
+    return float(optimum.x[0])

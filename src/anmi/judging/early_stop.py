@@ -1,4 +1,4 @@
-"""Training of a cross-encoder: its similarity of segments, and keeping the best state, the untrained one among them."""
+"""Training of a cross-encoder: its similarity of segments, and keeping the best state."""
 
 from __future__ import annotations
 
@@ -36,22 +36,20 @@ class SegmentSimilarity(nn.Module):
         self.bias = nn.Parameter(torch.tensor(-3.0))
 
     def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
-        """Add ``scores`` [B, 1] to features that hold ``token_embeddings`` [B, L, D] and segment ids."""
-        tokens, present, segment = (
-            features[name] for name in ("token_embeddings", "attention_mask", "token_type_ids")
-        )
-        query, document = (
-            self._mean(tokens.float(), present * (segment == part)) for part in (0, 1)
-        )
+        """Add ``scores`` [B, 1] to features with ``token_embeddings`` [B, L, D] and segment ids."""
+        tokens = features["token_embeddings"].float()
+        mask = features["attention_mask"]
+        segment = features["token_type_ids"]
+        query = self._mean(tokens, mask * (segment == 0))
+        document = self._mean(tokens, mask * (segment == 1))
         scores = self.scale * (self.weight * query * document).sum(dim=-1) + self.bias
         return features | {"scores": scores.unsqueeze(1)}
 
     @staticmethod
     def _mean(tokens: Tensor, mask: Tensor) -> Tensor:
-        share = mask.unsqueeze(-1).float()
-        return functional.normalize(
-            (tokens * share).sum(dim=1) / share.sum(dim=1).clamp(min=1.0), dim=-1
-        )
+        weights = mask.unsqueeze(-1).float()
+        mean = (tokens * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
+        return functional.normalize(mean, dim=-1)
 
 
 class EarlyStop(TrainerCallback):  # type: ignore[misc]
@@ -104,11 +102,11 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
         self.steps = state.global_step
         if self.steps % self._every and self.steps < state.max_steps:
             return
-        found = self._look()
+        auc = self._look()
         # A state that is only as good as the untrained one has learnt nothing worth its risks.
-        if found > self.best:
+        if auc > self.best:
             self.best_step = self.steps
-            self.best = found
+            self.best = auc
             self._state = self._copy()
             self._worse = 0
             return

@@ -40,14 +40,14 @@ class Strengths(NamedTuple):
     ----------
     elo
         [Q, n]; NaN beyond a query's nodes. Each query's mean is 1000.
-    se
+    elo_se
         Standard error of each Elo, [Q, n].
     gap_se
         Standard error of Elo(node 0) − Elo(node), [Q, n].
     """
 
     elo: Floats
-    se: Floats
+    elo_se: Floats
     gap_se: Floats
 
 
@@ -89,38 +89,40 @@ def fit(
     """
     # The same problem in strengths of case V, which are larger by this; the prior is on those asked
     # for.
-    unit = deviation / CASE_V
-    whole = Problem.of(first, second, preference, sizes, prior_precision * unit**2, votes)
-    size = max(1, _BLOCK_ELEMENTS // whole.width**2)
-    parts = []
-    for start in range(0, max(len(sizes), 1), size):
-        rows = slice(start, start + size)
-        problem = whole.take(rows)
-        parts.append(_with_errors(problem, _climb(problem), sizes[rows]))
-    elo, se, gap_se = map(np.concatenate, zip(*parts, strict=True))
-    return Strengths(ELO_MEAN * (1 - unit) + unit * elo, unit * se, unit * gap_se)
+    stretch = deviation / CASE_V
+    problem = Problem.of(first, second, preference, sizes, prior_precision * stretch**2, votes)
+    queries_per_block = max(1, _BLOCK_ELEMENTS // problem.width**2)
+    fitted = []
+    for start in range(0, max(len(sizes), 1), queries_per_block):
+        rows = slice(start, start + queries_per_block)
+        block = problem.take(rows)
+        fitted.append(_with_errors(block, _climb(block), sizes[rows]))
+    elo, elo_se, gap_se = map(np.concatenate, zip(*fitted, strict=True))
+    return Strengths(ELO_MEAN * (1 - stretch) + stretch * elo, stretch * elo_se, stretch * gap_se)
 
 
 def _climb(problem: Problem) -> Floats:
     """Return the strengths that maximise the objective of every query of a block, [Q, n]."""
     queries = len(problem.share)
     strengths = np.zeros((queries, problem.width))
-    value = problem.objective(strengths)
-    live = np.arange(queries)
+    objective = problem.objective(strengths)
+    active = np.arange(queries)
     for iteration in range(_ITERATIONS + 1):
-        gradient = problem.take(live).gradient(strengths[live])
-        open_ = np.abs(gradient).max(axis=1, initial=0.0) >= _TOLERANCE
-        live = live[open_]
-        gradient = gradient[open_]
-        if len(live) == 0:
+        gradient = problem.take(active).gradient(strengths[active])
+        is_steep = np.abs(gradient).max(axis=1, initial=0.0) >= _TOLERANCE
+        active = active[is_steep]
+        if len(active) == 0:
             break
         if iteration == _ITERATIONS:
             raise AnmiError(
-                f"Elo did not converge for {len(live)} queries; raise elo.prior_precision"
+                f"Elo did not converge for {len(active)} queries; raise elo.prior_precision"
             )
-        some = problem.take(live)
-        step = np.linalg.solve(some.curvature(strengths[live]), gradient[:, :, None])[:, :, 0]
-        strengths[live], value[live] = _ascend(some, strengths[live], value[live], step)
+        subproblem = problem.take(active)
+        curvature = subproblem.curvature(strengths[active])
+        step = np.linalg.solve(curvature, gradient[is_steep][:, :, None])[:, :, 0]
+        strengths[active], objective[active] = _ascend(
+            subproblem, strengths[active], objective[active], step
+        )
     return strengths
 
 
@@ -181,8 +183,9 @@ class Problem:
 
     def z(self, strengths: Floats) -> Floats:
         """(eᵢ − eⱼ)/√2 of every comparison, [Q, E]."""
-        a, b = (np.take_along_axis(strengths, index, axis=1) for index in (self.first, self.second))
-        return (a - b) / np.sqrt(2.0)
+        first_strengths = np.take_along_axis(strengths, self.first, axis=1)
+        second_strengths = np.take_along_axis(strengths, self.second, axis=1)
+        return (first_strengths - second_strengths) / CASE_V
 
     def objective(self, strengths: Floats) -> Floats:
         """Log likelihood plus log prior of every query, [Q]."""
@@ -195,49 +198,44 @@ class Problem:
     def gradient(self, strengths: Floats, floor: float = 0.0) -> Floats:
         """Gradient of the objective, [Q, n]; with a floor, as in :func:`hazard`."""
         z = self.z(strengths)
-        up = self.share * hazard(z, floor)
-        down = (1 - self.share) * hazard(-z, floor)
-        slope = self.mass * (up - down) / np.sqrt(2.0)
-        return self.spread(slope) - self.prior_precision * strengths
+        upward = self.share * hazard(z, floor)
+        downward = (1 - self.share) * hazard(-z, floor)
+        slope = self.mass * (upward - downward) / CASE_V
+        spread = self._sum(slope, self.first) - self._sum(slope, self.second)
+        return spread - self.prior_precision * strengths
 
     def curvature(self, strengths: Floats) -> Floats:
         """Negative Hessian of the objective, [Q, n, n]."""
         z = self.z(strengths)
-        up = hazard(z)
-        down = hazard(-z)
-        return self.laplacian(
-            0.5 * self.mass * (self.share * up * (z + up) + (1 - self.share) * down * (down - z))
-        )
+        upward = hazard(z)
+        downward = hazard(-z)
+        bend = self.share * upward * (z + upward) + (1 - self.share) * downward * (downward - z)
+        return self._laplacian(0.5 * self.mass * bend)
 
     def information(self, strengths: Floats) -> Floats:
         """Fisher information plus prior, [Q, n, n]."""
         z = self.z(strengths)
-        return self.laplacian(0.5 * self.mass * hazard(z) * hazard(-z))
+        return self._laplacian(0.5 * self.mass * hazard(z) * hazard(-z))
 
-    def laplacian(self, edge: Floats) -> Floats:
-        """Σ over comparisons of edge · (uᵢ − uⱼ)(uᵢ − uⱼ)ᵀ, plus the prior's precision, [Q, n, n]."""
-        queries = len(edge)
-        matrix = np.zeros((queries, self.width, self.width))
-        row = np.broadcast_to(np.arange(queries)[:, None], edge.shape)
-        # Absent comparisons may repeat a pair; those that are there do not, so they can be
-        # assigned.
-        used = self.mass > 0
-        matrix[row[used], self.first[used], self.second[used]] = -edge[used]
-        matrix[row[used], self.second[used], self.first[used]] = -edge[used]
-        diagonal = self._sum(edge, self.first) + self._sum(edge, self.second) + self.prior_precision
-        matrix[:, np.arange(self.width), np.arange(self.width)] = diagonal
+    def _laplacian(self, weights: Floats) -> Floats:
+        """Sum weight · (uᵢ − uⱼ)(uᵢ − uⱼ)ᵀ over comparisons and add the prior, [Q, n, n]."""
+        matrix = np.zeros((len(weights), self.width, self.width))
+        # Absent comparisons may repeat a pair; those that count do not, so they can be assigned.
+        counts = self.mass > 0
+        rows, _ = np.nonzero(counts)
+        first = self.first[counts]
+        second = self.second[counts]
+        matrix[rows, first, second] = -weights[counts]
+        matrix[rows, second, first] = -weights[counts]
+        diagonal = self._sum(weights, self.first) + self._sum(weights, self.second)
+        nodes = np.arange(self.width)
+        matrix[:, nodes, nodes] = diagonal + self.prior_precision
         return matrix
 
-    def spread(self, slope: Floats) -> Floats:
-        """Add each comparison's slope to its first node and take it from its second, [Q, n]."""
-        return self._sum(slope, self.first) - self._sum(slope, self.second)
-
     def _sum(self, values: Floats, index: Ints) -> Floats:
-        flat = (np.arange(len(values))[:, None] * self.width + index).ravel()
-        total: Floats = np.bincount(flat, values.ravel(), len(values) * self.width).astype(
-            np.float64
-        )
-        return total.reshape(-1, self.width)
+        flat_index = (np.arange(len(values))[:, None] * self.width + index).ravel()
+        total = np.bincount(flat_index, values.ravel(), len(values) * self.width)
+        return total.astype(np.float64).reshape(-1, self.width)
 
 
 def hazard(z: Floats, floor: float = 0.0) -> Floats:
@@ -248,29 +246,28 @@ def hazard(z: Floats, floor: float = 0.0) -> Floats:
 
 
 def _ascend(
-    problem: Problem, strengths: Floats, value: Floats, step: Floats
+    problem: Problem, strengths: Floats, objective: Floats, step: Floats
 ) -> tuple[Floats, Floats]:
     """Take the Newton step, halved for the queries whose objective it would lower."""
-    size = np.ones((len(step), 1))
+    scale = np.ones((len(step), 1))
     for _ in range(30):
-        proposal = strengths + size * step
-        reached = problem.objective(proposal)
-        worse = reached < value - 1e-9 * np.abs(value)
-        if not worse.any():
+        proposal = strengths + scale * step
+        new_objective = problem.objective(proposal)
+        is_worse = new_objective < objective - 1e-9 * np.abs(objective)
+        if not is_worse.any():
             break
-        size[worse] *= 0.5
-    return proposal, reached
+        scale[is_worse] *= 0.5
+    return proposal, new_objective
 
 
-def _shown(values: Floats, sizes: Ints) -> Floats:
+def _masked(values: Floats, sizes: Ints) -> Floats:
     return np.where(np.arange(values.shape[1]) < sizes[:, None], values, np.nan)
 
 
 def _centred(strengths: Floats, voted: Bools) -> Floats:
-    """Elo of strengths whose mean over the nodes that were compared is to be 1000; without votes they are 0."""
-    mean = (strengths * voted).sum(axis=1, keepdims=True) / np.maximum(
-        voted.sum(axis=1, keepdims=True), 1
-    )
+    """Return Elo whose mean over the nodes that were compared is 1000."""
+    count = np.maximum(voted.sum(axis=1, keepdims=True), 1)
+    mean = (strengths * voted).sum(axis=1, keepdims=True) / count
     return ELO_MEAN + ELO_SCALE * (strengths - mean)
 
 
@@ -279,18 +276,19 @@ def _with_errors(problem: Problem, strengths: Floats, sizes: Ints) -> Strengths:
     # Only differences of strengths are identified: remove the direction in which all that were
     # compared move together.
     voted = problem.voted
-    inside = np.arange(problem.width)[None, :] < sizes[:, None]
-    share = np.where(voted.any(axis=1, keepdims=True), voted, inside) * 1.0
-    share /= np.maximum(share.sum(axis=1, keepdims=True), 1)
-    mean = np.einsum("qij,qj->qi", covariance, share)
-    total = np.einsum("qi,qi->q", mean, share)
+    is_node = np.arange(problem.width)[None, :] < sizes[:, None]
+    direction = np.where(voted.any(axis=1, keepdims=True), voted, is_node) * 1.0
+    direction /= np.maximum(direction.sum(axis=1, keepdims=True), 1)
+    mean = np.einsum("qij,qj->qi", covariance, direction)
+    total = np.einsum("qi,qi->q", mean, direction)
     covariance = covariance - mean[:, :, None] - mean[:, None, :] + total[:, None, None]
     variance = np.einsum("qii->qi", covariance)
-    gap = variance + variance[:, :1] - 2 * covariance[:, 0, :]
-    se, gap_se = (
-        _shown(ELO_SCALE * np.sqrt(np.maximum(each, 0)), sizes) for each in (variance, gap)
+    gap_variance = variance + variance[:, :1] - 2 * covariance[:, 0, :]
+    elo_se, gap_se = (
+        _masked(ELO_SCALE * np.sqrt(np.maximum(squared, 0)), sizes)
+        for squared in (variance, gap_variance)
     )
-    return Strengths(_shown(_centred(strengths, voted), sizes), se, gap_se)
+    return Strengths(_masked(_centred(strengths, voted), sizes), elo_se, gap_se)
 
 
 def ascend(
@@ -301,7 +299,7 @@ def ascend(
     steps: int = 50,
     deviation: float = CASE_V,
 ) -> Strengths:
-    """Fit the strengths by gradient ascent on P = Φ((eᵢ − eⱼ)/s) with steps of 1/(1 + 0.1·t) (methods §2).
+    """Fit strengths by gradient ascent on P = Φ((eᵢ − eⱼ)/s), steps 1/(1 + 0.1·t) (methods §2).
 
     As in the ANMI 2.0 notebook, which ends where no gradient reaches 0.001 and takes no Φ below
     1e-10: its first steps overshoot, and the floor says how far. Without a prior a document that
@@ -327,7 +325,7 @@ def ascend(
     stretch = CASE_V / deviation
     for step in range(steps):
         gradient = stretch * problem.gradient(stretch * strengths, _SMALLEST_CHANCE)
-        moves = np.abs(gradient).max(axis=1, keepdims=True) >= _SMALLEST_GRADIENT
-        strengths += moves * gradient / (1 + 0.1 * step)
+        is_steep = np.abs(gradient).max(axis=1, keepdims=True) >= _SMALLEST_GRADIENT
+        strengths += is_steep * gradient / (1 + 0.1 * step)
     unknown = np.full(strengths.shape, np.nan)
-    return Strengths(_shown(_centred(strengths, problem.voted), sizes), unknown, unknown)
+    return Strengths(_masked(_centred(strengths, problem.voted), sizes), unknown, unknown)

@@ -1,4 +1,4 @@
-"""Many short questions to an OpenAI-compatible chat endpoint, by the openai client, which retries and waits."""
+"""Many short questions to an OpenAI-compatible chat endpoint, by the openai client."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class EndpointOptions(BaseModel):
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer without thoughts, or the problem because of which there is none; tokens of question and answer."""
+    """The answer without thoughts, or why there is none; tokens of question and answer."""
 
     text: str = ""
     problem: str = ""
@@ -144,13 +144,14 @@ class Endpoint:
         with ThreadPoolExecutor(self.options.concurrency) as pool:
             try:
                 # In parts, so that millions of questions do not become millions of waiting tasks.
+                numbers = range(len(questions))
                 for start in range(0, len(questions), _SENT_AT_ONCE):
-                    part = range(start, min(start + _SENT_AT_ONCE, len(questions)))
-                    futures = {
-                        pool.submit(self._reply, self._body(*questions[n], schema)): n for n in part
+                    number_of = {
+                        pool.submit(self._reply, self._body(*questions[number], schema)): number
+                        for number in numbers[start : start + _SENT_AT_ONCE]
                     }
-                    for future in as_completed(futures):
-                        yield futures[future], future.result()
+                    for future in as_completed(number_of):
+                        yield number_of[future], future.result()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
@@ -164,48 +165,54 @@ class Endpoint:
         import openai
 
         self._say_what_leaves()
-        sent = [
+        requests = [
             {
-                "custom_id": str(n),
+                "custom_id": str(number),
                 "method": "POST",
                 "url": "/v1/chat/completions",
-                "body": self._body(*each, schema),
+                "body": self._body(*question, schema),
             }
-            for n, each in enumerate(questions)
+            for number, question in enumerate(questions)
         ]
-        data = "\n".join(json.dumps(each) for each in sent).encode()
-        named = {"anmi": digest("batch", data).hex()}
-        batches = self._client.batches
+        data = "\n".join(map(json.dumps, requests)).encode()
         try:
-            known = (batch for batch in batches.list(limit=100).data if batch.metadata == named)
-            batch = next(
-                (each for each in known if each.status in (*_UNDER_WAY, "completed")), None
-            )
-            if batch is None:
-                file = self._client.files.create(file=("questions.jsonl", data), purpose="batch")
-                batch = batches.create(
-                    input_file_id=file.id,
-                    endpoint="/v1/chat/completions",
-                    completion_window="24h",
-                    metadata=named,
-                )
-            log.info("asking %s in batch %s, which may take a day", self.options.model, batch.id)
-            while batch.status in _UNDER_WAY:
-                time.sleep(_LOOKED_AFTER)
-                batch = batches.retrieve(batch.id)
-            text = (
-                self._client.files.content(batch.output_file_id).text
-                if batch.output_file_id
-                else ""
-            )
+            text = self._batch_output(data)
         except openai.OpenAIError as error:
             raise AnmiError(
                 f"{self.options.base_url} does no batches ({error.__class__.__name__}): set batch"
                 " of the chat endpoint to false, or run again if it did not answer"
             ) from None
         for line in text.splitlines():
-            found = json.loads(line)
-            yield int(found["custom_id"]), _read((found.get("response") or {}).get("body"))
+            answer = json.loads(line)
+            response = answer.get("response") or {}
+            yield int(answer["custom_id"]), _read(response.get("body"))
+
+    def _batch_output(self, data: bytes) -> str:
+        """Return the lines that the endpoint answers a batch with, once it is done."""
+        metadata = {"anmi": digest("batch", data).hex()}
+        batches = self._client.batches
+        usable = (*_UNDER_WAY, "completed")
+        earlier = (
+            batch
+            for batch in batches.list(limit=100).data
+            if batch.metadata == metadata and batch.status in usable
+        )
+        batch = next(earlier, None)
+        if batch is None:
+            file = self._client.files.create(file=("questions.jsonl", data), purpose="batch")
+            batch = batches.create(
+                input_file_id=file.id,
+                endpoint="/v1/chat/completions",
+                completion_window="24h",
+                metadata=metadata,
+            )
+        log.info("asking %s in batch %s, which may take a day", self.options.model, batch.id)
+        while batch.status in _UNDER_WAY:
+            time.sleep(_LOOKED_AFTER)
+            batch = batches.retrieve(batch.id)
+        if not batch.output_file_id:
+            return ""
+        return self._client.files.content(batch.output_file_id).text
 
     def _say_what_leaves(self) -> None:
         """Warn, once, before the first texts are sent to another machine."""
@@ -221,23 +228,23 @@ class Endpoint:
 
     def _body(self, system: str, user: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        asked: dict[str, Any] = {
+        body: dict[str, Any] = {
             "model": self.options.model,
             "temperature": 0,
             "messages": messages,
         }
         if self.options.max_tokens is not None:
-            asked["max_tokens"] = self.options.max_tokens
+            body["max_tokens"] = self.options.max_tokens
         if schema is not None:
             answer = {"name": "answer", "strict": True, "schema": schema}
-            asked["response_format"] = {"type": "json_schema", "json_schema": answer}
-        return asked
+            body["response_format"] = {"type": "json_schema", "json_schema": answer}
+        return body
 
     def _reply(self, body: dict[str, Any]) -> Reply:
         import openai
 
         try:
-            found = self._client.chat.completions.create(**body).model_dump(warnings=False)
+            answer = self._client.chat.completions.create(**body).model_dump(warnings=False)
         except openai.APIConnectionError as error:
             self._unreached += 1
             if self._unreached >= _GIVE_UP_AFTER:
@@ -245,11 +252,8 @@ class Endpoint:
                     f"{self.options.base_url} cannot be reached; what it answered so far is stored,"
                     " so run again when it answers, or check base_url"
                 ) from error
-            return Reply(
-                problem=(
-                    "timed out" if isinstance(error, openai.APITimeoutError) else "no connection"
-                )
-            )
+            timed_out = isinstance(error, openai.APITimeoutError)
+            return Reply(problem="timed out" if timed_out else "no connection")
         except openai.APIStatusError as error:
             if error.status_code in _MISTAKEN:
                 raise AnmiError(
@@ -262,7 +266,7 @@ class Endpoint:
         except (openai.OpenAIError, ValueError, AttributeError, TypeError):
             return Reply(problem="malformed answer")
         self._unreached = 0
-        return _read(found)
+        return _read(answer)
 
 
 def other_host(base_url: str) -> str:
@@ -282,12 +286,11 @@ def _read(body: Any) -> Reply:
     """Return what an answer of an endpoint says."""
     try:
         message = body["choices"][0]["message"]
-        used = body.get("usage") or {}
-        tokens = (int(used.get("prompt_tokens") or 0), int(used.get("completion_tokens") or 0))
+        usage = body.get("usage") or {}
+        tokens = (int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
         if isinstance(message.get("content"), str):
             return Reply(_THOUGHTS.sub("", message["content"]), tokens=tokens)
-        return Reply(
-            problem="refused" if message.get("refusal") else "malformed answer", tokens=tokens
-        )
+        problem = "refused" if message.get("refusal") else "malformed answer"
+        return Reply(problem=problem, tokens=tokens)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return Reply(problem="malformed answer")

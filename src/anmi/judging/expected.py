@@ -29,9 +29,9 @@ class ExpectedShare:
 
     Examples
     --------
-    >>> found = ExpectedShare()
-    >>> found.add(np.full((500, 15), 0.02), np.arange(500))
-    >>> [round(100 * each, 1) for each in (found.share, *found.interval)]
+    >>> expected = ExpectedShare()
+    >>> expected.add(np.full((500, 15), 0.02), np.arange(500))
+    >>> [round(100 * share, 1) for share in (expected.share, *expected.interval)]
     [2.0, 0.0, 6.3]
     """
 
@@ -50,26 +50,24 @@ class ExpectedShare:
         queries
             Query of each row, [R]; the rows of a query come in one call.
         """
-        place, _ = np.nonzero(known := np.isfinite(probabilities))
-        chance = np.asarray(probabilities, np.float64)[known][:, None]
+        is_known = np.isfinite(probabilities)
+        rows, _ = np.nonzero(is_known)
+        chance = np.asarray(probabilities, np.float64)[is_known][:, None]
         scaled = _FACTORS * chance / (1 - chance + _FACTORS * chance)
-        names, row = np.unique(queries, return_inverse=True)
-        each = [
-            np.bincount(row[place], weights, len(names))
-            for weights in (np.ones(len(place)), *scaled.T)
+        query_ids, query = np.unique(queries, return_inverse=True)
+        sums = [
+            np.bincount(query[rows], weights, len(query_ids))
+            for weights in (np.ones(len(rows)), *scaled.T)
         ]
-        self.documents += len(place)
+        self.documents += len(rows)
         self._chance += (scaled * (1 - scaled)).sum(axis=0)
-        self._queries.append(np.stack(each, axis=1))
+        self._queries.append(np.stack(sums, axis=1))
 
     @property
     def share(self) -> float:
         """Mean probability of the documents; NaN of none."""
-        return (
-            sum(float(part[:, 2].sum()) for part in self._queries) / self.documents
-            if self.documents
-            else np.nan
-        )
+        total = sum(float(sums[:, 2].sum()) for sums in self._queries)
+        return total / self.documents if self.documents else np.nan
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -93,8 +91,8 @@ def share_sentence(share: float, low: float, high: float) -> str:
     '1.8 % (0.9 to 3.1)'
     """
     # Two digits, of small shares two decimals.
-    told = [
+    percent, lowest, highest = (
         f"{100 * value:{'.2g' if value >= 0.001 or not value else '.2f'}}"
         for value in (share, low, high)
-    ]
-    return f"{told[0]} % ({told[1]} to {told[2]})"
+    )
+    return f"{percent} % ({lowest} to {highest})"

@@ -37,9 +37,18 @@ def _closeness(share: NDArray[Any]) -> NDArray[Any]:
     return -np.log(np.clip(1 - share, 0, 1) + 0.05)
 
 
-def _ratio(values: Values, own: Values) -> NDArray[Any]:
+def _ratio(values: Values, of_positives: Values) -> NDArray[Any]:
     """Match as a share of the positive's."""
-    return (values["match"] + 0.02) / (own["match"] + 0.02)
+    return (values["match"] + 0.02) / (of_positives["match"] + 0.02)
+
+
+def _gap(name: str) -> Callable[[Values, Values], NDArray[Any]]:
+    """Return what takes the positive's value from the candidate's."""
+    return lambda values, of_positives: np.clip(values[name] - of_positives[name], -1, 0.3)
+
+
+def _close(name: str) -> Callable[[Values, Values], NDArray[Any]]:
+    return lambda values, _: _closeness(values[name])
 
 
 @dataclass(frozen=True)
@@ -60,20 +69,25 @@ class Feature:
 
 
 FEATURES: Final[dict[str, Feature]] = {
-    "dense": Feature("dense", lambda v, own: _closeness(v["dense"])),
-    "dense_gap": Feature("dense", lambda v, own: np.clip(v["dense"] - own["dense"], -1, 0.3)),
-    "match": Feature("match", lambda v, own: v["match"]),
-    "match_ratio": Feature("match", lambda v, own: np.log(np.clip(_ratio(v, own), 0.02, 2))),
-    "match_reached": Feature("match", lambda v, own: _closeness(np.minimum(_ratio(v, own), 1))),
-    "coverage": Feature("coverage", lambda v, own: _closeness(v["coverage"])),
-    "coverage_reached": Feature(
-        "coverage", lambda v, own: _closeness(1 - own["coverage"] + v["coverage"])
+    "dense": Feature("dense", _close("dense")),
+    "dense_gap": Feature("dense", _gap("dense")),
+    "match": Feature("match", lambda values, _: values["match"]),
+    "match_ratio": Feature(
+        "match", lambda values, positives: np.log(np.clip(_ratio(values, positives), 0.02, 2))
     ),
-    "likeness": Feature("likeness", lambda v, own: _closeness(v["likeness"])),
-    "likeness_terms": Feature("likeness_terms", lambda v, own: _closeness(v["likeness_terms"])),
-    "containment": Feature("containment", lambda v, own: _closeness(v["containment"])),
-    "contained": Feature("contained", lambda v, own: _closeness(v["contained"])),
-    "network_gap": Feature(NETWORK, lambda v, own: np.clip(v[NETWORK] - own[NETWORK], -1, 0.3)),
+    "match_reached": Feature(
+        "match", lambda values, positives: _closeness(np.minimum(_ratio(values, positives), 1))
+    ),
+    "coverage": Feature("coverage", _close("coverage")),
+    "coverage_reached": Feature(
+        "coverage",
+        lambda values, positives: _closeness(1 - positives["coverage"] + values["coverage"]),
+    ),
+    "likeness": Feature("likeness", _close("likeness")),
+    "likeness_terms": Feature("likeness_terms", _close("likeness_terms")),
+    "containment": Feature("containment", _close("containment")),
+    "contained": Feature("contained", _close("contained")),
+    "network_gap": Feature(NETWORK, _gap(NETWORK)),
 }
 OF_NETWORK: Final = "network_gap"
 # What stands in coefficients without the network in the place of its own.
@@ -82,7 +96,7 @@ EVIDENCE: Final = tuple(dict.fromkeys(feature.evidence for feature in FEATURES.v
 
 
 def features(block: Candidates) -> Float32s:
-    """Return the inputs of the model, float32 [Q, M, K] in the order of :data:`FEATURES`; NaN where unknown.
+    """Return the model's inputs in the order of :data:`FEATURES`, float32 [Q, M, K], or NaN.
 
     Raises
     ------
@@ -90,28 +104,29 @@ def features(block: Candidates) -> Float32s:
         A column of evidence other than ``network`` is missing from the block.
     """
     columns = {NETWORK: np.full(block.documents.shape, np.nan), **block.columns}
-    own_columns = {NETWORK: np.full(block.positives.shape, np.nan), **block.positive_columns}
+    unknown = np.full(block.positives.shape, np.nan)
+    positive_columns = {NETWORK: unknown, **block.positive_columns}
     missing = [name for name in EVIDENCE if name not in columns]
     if missing:
         raise AnmiError(
             f'the evidence "{missing[0]}" has not been gathered for these candidates; run denoising'
             " again"
         )
-    known = block.positives != PADDING
-    own = {
-        name: _mean_known(own_columns[name], known)
+    is_known = block.positives != PADDING
+    of_positives = {
+        name: _mean_known(positive_columns[name], is_known)
         for name in ("dense", "match", "coverage", NETWORK)
     }
     with np.errstate(invalid="ignore"):
-        made = [feature.value(columns, own) for feature in FEATURES.values()]
-    return np.stack(made, axis=2).astype(np.float32)
+        inputs = [feature.value(columns, of_positives) for feature in FEATURES.values()]
+    return np.stack(inputs, axis=2).astype(np.float32)
 
 
-def _mean_known(values: Float32s, known: Bools) -> Float64s:
+def _mean_known(values: Float32s, is_known: Bools) -> Float64s:
     """Mean over each row's known positives that have a value, [Q, 1]; NaN in rows without any."""
-    known = known & np.isfinite(values)
-    count = known.sum(axis=1, keepdims=True)
-    total = np.where(known, values, 0).sum(axis=1, keepdims=True)
+    is_used = is_known & np.isfinite(values)
+    count = is_used.sum(axis=1, keepdims=True)
+    total = np.where(is_used, values, 0).sum(axis=1, keepdims=True)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
@@ -140,26 +155,19 @@ class FusedModel:
 
     def __call__(self, values: Float32s) -> Float64s:
         """P(relevant) from inputs [..., K]; NaN where every input is unknown."""
-        result = np.minimum(
-            scipy.special.expit(
-                self.standardised(values) @ np.array(self.coefficients) + self.intercept
-            ),
-            1 - _TINY,
-        )
-        return np.where(np.isnan(values).all(axis=-1), np.nan, result)
+        odds = self.standardised(values) @ np.array(self.coefficients) + self.intercept
+        probability = np.minimum(scipy.special.expit(odds), 1 - _TINY)
+        return np.where(np.isnan(values).all(axis=-1), np.nan, probability)
 
     def contributions(self, values: Float32s) -> dict[str, Float64s]:
-        """What each kind of evidence adds to the log-odds of an average candidate: [...] by evidence."""
-        parts = self.standardised(values) * np.array(self.coefficients)
-        kinds = [feature.evidence for feature in FEATURES.values()]
-        return {kind: parts[..., [k == kind for k in kinds]].sum(axis=-1) for kind in EVIDENCE}
+        """Return what each kind of evidence adds to an average candidate's log-odds, [...] each."""
+        added = self.standardised(values) * np.array(self.coefficients)
+        kinds = np.array([feature.evidence for feature in FEATURES.values()])
+        return {kind: added[..., kinds == kind].sum(axis=-1) for kind in EVIDENCE}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers by the name of the input."""
-        named = {
-            n: dict(zip(FEATURES, getattr(self, n), strict=True))
-            for n in ("mean", "scale", "coefficients")
-        }
+        named = {field: dict(zip(FEATURES, getattr(self, field), strict=True)) for field in _ABSENT}
         return asdict(self) | named
 
     @staticmethod
@@ -172,11 +180,11 @@ class FusedModel:
             The inputs are not those of this version.
         """
         try:
-            named = {
-                n: tuple(float(({OF_NETWORK: absent} | raw[n])[k]) for k in FEATURES)
-                for n, absent in _ABSENT.items()
-            }
-            return FusedModel(**named, intercept=float(raw["intercept"]))
+            numbers = {}
+            for field, absent in _ABSENT.items():
+                by_feature = {OF_NETWORK: absent} | raw[field]
+                numbers[field] = tuple(float(by_feature[feature]) for feature in FEATURES)
+            return FusedModel(**numbers, intercept=float(raw["intercept"]))
         except (KeyError, TypeError, ValueError) as error:
             raise AnmiError(
                 f"the coefficients of the fused judge do not fit this version ({error} is missing,"
@@ -213,7 +221,7 @@ def with_network(encoder: str) -> str:
 
 
 def transferred(encoder: str, without: str | None = None) -> FusedModel:
-    """Return the shipped model for an encoder; one without vectors where that encoder was not fitted.
+    """Return the shipped model for an encoder, one without vectors for an unknown encoder.
 
     Parameters
     ----------
@@ -238,13 +246,17 @@ def transferred(encoder: str, without: str | None = None) -> FusedModel:
 
 
 def base_rate(encoder: str, without: str | None = None) -> float:
-    """Return the share of relevant documents in the pools that the shipped coefficients were fitted on.
+    """Return the share of relevant documents in the pools behind the shipped coefficients.
 
     Parameters are those of :func:`transferred`; every collection weighs the same.
     """
-    of = shipped()["provenance"]["collections"]
-    parts = [part for part in of.get(encoder, of["minilm"]) if part["collection"] != without]
-    return float(np.mean([part["planted"] / part["candidates"] for part in parts]))
+    by_encoder = shipped()["provenance"]["collections"]
+    rates = [
+        collection["planted"] / collection["candidates"]
+        for collection in by_encoder.get(encoder, by_encoder["minilm"])
+        if collection["collection"] != without
+    ]
+    return float(np.mean(rates))
 
 
 def log_odds(probability: NDArray[Any]) -> Float64s:
@@ -260,7 +272,7 @@ def log_odds(probability: NDArray[Any]) -> Float64s:
 
 
 def combined(
-    probability: NDArray[Any], other: NDArray[Any], weight: float, prior: float
+    probability: NDArray[Any], second_probability: NDArray[Any], weight: float, prior: float
 ) -> Float32s:
     """Add a second judge's evidence to a probability: logit p + weight · (logit q − logit prior).
 
@@ -268,7 +280,7 @@ def combined(
     ----------
     probability
         P(relevant) by the fused judge, any shape.
-    other
+    second_probability
         The second judge's calibrated probability of the same shape; NaN, not judged, changes
         nothing.
     weight
@@ -281,9 +293,9 @@ def combined(
     >>> combined(np.array([0.1, 0.1]), np.array([0.5, np.nan]), 1.0, 0.1).round(2).tolist()
     [0.5, 0.10000000149011612]
     """
-    first = log_odds(probability)
-    second = log_odds(other) - scipy.special.logit(prior)
-    return scipy.special.expit(first + weight * np.nan_to_num(second)).astype(np.float32)
+    added_odds = log_odds(second_probability) - scipy.special.logit(prior)
+    odds = log_odds(probability) + weight * np.nan_to_num(added_odds)
+    return scipy.special.expit(odds).astype(np.float32)
 
 
 def unread(columns: Mapping[str, Float32s], name: str) -> Float32s:

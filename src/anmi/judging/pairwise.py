@@ -41,8 +41,8 @@ def verdict(text: str) -> float:
     >>> verdict("A"), verdict("**B**."), verdict("Answer: tie"), verdict("A or B, both are fine")
     (1.0, 0.0, 0.5, nan)
     """
-    found = _VERDICT.fullmatch(text)
-    return _VALUES[found[1].upper()] if found else float("nan")
+    match = _VERDICT.fullmatch(text)
+    return _VALUES[match[1].upper()] if match else float("nan")
 
 
 class ChatJudge:
@@ -86,29 +86,29 @@ class ChatJudge:
             The endpoint cannot be reached, or refuses requests as such: wrong address, model or
             key.
         """
-        longest = self.options.max_characters
-        name = self.options.model
-        shown = [
-            SEPARATOR.join(text.replace(SEPARATOR, " ")[:longest] for text in texts)
-            for texts in zip(queries, first, second, strict=True)
-        ]
+        model = self.options.model
+        triples = list(map(self._joined, queries, first, second))
         answers, problems = self._store.answers(
-            self.fingerprint, shown, _question, self._endpoint.ask, _stored, name
+            self.fingerprint, triples, _question, self._endpoint.ask, _stored, model
         )
         if problems:
             log.warning(
                 "%d of %d comparisons by %s failed (%s); they stay missing and are asked again next"
                 " time",
                 problems.total(),
-                len({*shown}),
-                name,
+                len({*triples}),
+                model,
                 reasons(problems),
             )
-        values = [
-            np.nan if value is None else float(np.frombuffer(value, np.float32)[0])
-            for value in answers
+        preferences = [
+            np.nan if answer is None else float(np.frombuffer(answer, np.float32)[0])
+            for answer in answers
         ]
-        return np.array(values, np.float64)
+        return np.array(preferences, np.float64)
+
+    def _joined(self, *texts: str) -> str:
+        longest = self.options.max_characters
+        return SEPARATOR.join(text.replace(SEPARATOR, " ")[:longest] for text in texts)
 
 
 def _question(text: str) -> tuple[str, str]:
@@ -116,7 +116,7 @@ def _question(text: str) -> tuple[str, str]:
 
 
 def _stored(reply: Reply, _: str) -> bytes:
-    value = verdict(reply.text)
-    if np.isnan(value):
+    preference = verdict(reply.text)
+    if np.isnan(preference):
         raise ValueError("neither A nor B nor TIE")
-    return np.float32(value).tobytes()
+    return np.float32(preference).tobytes()

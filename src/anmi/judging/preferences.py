@@ -1,4 +1,4 @@
-"""From pointwise scores to pairwise preferences, which pairs to compare, and all judges of them asked together."""
+"""From pointwise scores to pairwise preferences, and which pairs to compare."""
 
 from __future__ import annotations
 
@@ -75,61 +75,44 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
             scipy.special.log_expit(difference / (scale * np.exp(log_temperature))).mean()
         )
 
-    found = scipy.optimize.minimize_scalar(
+    optimum = scipy.optimize.minimize_scalar(
         loss, bounds=(np.log(0.01), np.log(100.0)), method="bounded"
     )
-    return scale * float(np.exp(found.x))
+    return scale * float(np.exp(optimum.x))
 
 
 def preference(scores: Floats, first: Ints, second: Ints, temperature: float) -> Floats:
-    """P(first ≻ second) for each comparison, [Q, E], from scores [Q, n]; NaN where a score is missing."""
-    a, b = (np.take_along_axis(scores, index, axis=1) for index in (first, second))
-    return scipy.special.expit((a - b) / temperature)
+    """Return P(first ≻ second) from scores [Q, n], [Q, E]; NaN where a score is missing."""
+    first_scores = np.take_along_axis(scores, first, axis=1)
+    second_scores = np.take_along_axis(scores, second, axis=1)
+    return scipy.special.expit((first_scores - second_scores) / temperature)
 
 
-def pool(votes: Sequence[Floats], weights: Sequence[float]) -> Floats:
-    """Weighted mean of the judges' preferences, each [Q, E]; a missing vote counts for neither side.
-
-    Returns
-    -------
-    numpy.ndarray
-        [Q, E]; NaN where every judge is missing.
-
-    Examples
-    --------
-    >>> pool([np.array([[1.0, np.nan]]), np.array([[0.5, np.nan]])], [1.0, 1.0]).tolist()
-    [[0.75, nan]]
-    """
-    weight = np.where(np.isfinite(votes), np.array(weights).reshape(-1, *[1] * votes[0].ndim), 0.0)
-    mass = weight.sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        return np.where(mass > 0, (weight * np.nan_to_num(votes)).sum(axis=0) / mass, np.nan)
-
-
-def fit_slope(preferences: Floats) -> float:
-    """Fit the slope that makes pooled preferences as confident as they are right, by maximum likelihood.
-
-    The mean of several calibrated probabilities is underconfident (Ranjan & Gneiting, "Combining
-    probability forecasts", 2010), which narrows every gap; see :func:`sharpen`.
+def pool(preferences: Sequence[Floats], weights: Sequence[float]) -> tuple[Floats, Floats]:
+    """Return the weighted mean of J judges' preferences and the weight behind it, [Q, E] each.
 
     Parameters
     ----------
     preferences
-        P(positive ≻ other) of labelled pairs, [Q, M]; NaN is ignored.
-    """
-    odds = scipy.special.logit(np.clip(preferences, 1e-9, 1 - 1e-9))
-    return 1.0 / fit_temperature(np.zeros(len(odds)), -odds)
+        Of each judge, [Q, E]; NaN where it did not answer, which counts for neither side.
+    weights
+        Observations that a preference of each judge counts for.
 
-
-def sharpen(preferences: Floats, slope: float) -> Floats:
-    """Return σ(slope · logit(preference)): ½ stays, 0 and 1 stay, NaN stays.
+    Returns
+    -------
+    mean, votes
+        NaN and 0 where no judge answered.
 
     Examples
     --------
-    >>> sharpen(np.array([0.0, 0.5, 0.8, 1.0]), 2.0).round(3).tolist()
-    [0.0, 0.5, 0.941, 1.0]
+    >>> pool([np.array([[1.0, np.nan]]), np.array([[0.5, np.nan]])], [1.0, 1.0])
+    (array([[0.75,  nan]]), array([[2., 0.]]))
     """
-    return scipy.special.expit(slope * scipy.special.logit(preferences))
+    answered = np.isfinite(preferences)
+    votes = np.tensordot(weights, answered, axes=1)
+    total = np.tensordot(weights, np.nan_to_num(preferences), axes=1)
+    with np.errstate(invalid="ignore"):
+        return total / votes, votes
 
 
 def comparisons(
@@ -168,30 +151,28 @@ def comparisons(
     [2, 2, 2, 2, 2]
     """
     width = int(sizes.max(initial=1))
-    last = np.maximum(sizes - 1, 1)[:, None]
-    whole = sizes <= degree
     nodes = np.broadcast_to(np.arange(width, dtype=np.int32), (len(sizes), width))
-    number = _shuffled(seeds.uniform(seed, "elo/nodes", query_ids, nodes), nodes < sizes[:, None])
-    cycles = _shuffled(seeds.uniform(seed, "elo/cycles", query_ids, nodes), nodes < last // 2)
-    place = np.arange(width)[None, :]
-    inside = (place < sizes[:, None]) & ~whole[:, None]
-    follower = np.where(place + 1 < sizes[:, None], place + 1, 0)
+    is_node = nodes < sizes[:, None]
+    has_all_pairs = sizes <= degree
+    last_node = np.maximum(sizes - 1, 1)[:, None]
+    numbering = _shuffled(seeds.uniform(seed, "elo/nodes", query_ids, nodes), is_node)
+    cycles = _shuffled(seeds.uniform(seed, "elo/cycles", query_ids, nodes), nodes < last_node // 2)
+    position = np.arange(width)[None, :]
+    successor = np.where(position + 1 < sizes[:, None], position + 1, 0)
     # 0, 1, −1, 2, −2, …: two neighbours sum to 0 or 1, so two cycles that start at different places
     # share no pair.
-    zigzag = np.where(place % 2 == 0, place // 2, -(place // 2))
-    parts = []
+    zigzag = np.where(position % 2 == 0, position // 2, -(position // 2))
+    edges = []
     for cycle in range(min(degree // 2, width)):
-        around = np.where(place == 0, last, (cycles[:, cycle : cycle + 1] + zigzag) % last)
-        order = np.take_along_axis(number, np.minimum(around, width - 1), axis=1)
-        parts.append((order, np.take_along_axis(order, follower, axis=1), inside))
-    pairs = np.triu_indices(min(degree, width), 1)
-    every = np.broadcast_to(whole[:, None], (len(sizes), len(pairs[0]))) & (
-        pairs[1][None, :] < sizes[:, None]
-    )
-    parts.append(
-        (np.broadcast_to(pairs[0], every.shape), np.broadcast_to(pairs[1], every.shape), every)
-    )
-    first, second, valid = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+        rotated = (cycles[:, cycle : cycle + 1] + zigzag) % last_node
+        path = np.where(position == 0, last_node, rotated)
+        order = np.take_along_axis(numbering, np.minimum(path, width - 1), axis=1)
+        next_node = np.take_along_axis(order, successor, axis=1)
+        edges.append((order, next_node, is_node & ~has_all_pairs[:, None]))
+    lower, upper = np.triu_indices(min(degree, width), 1)
+    valid = has_all_pairs[:, None] & (upper < sizes[:, None])
+    edges.append((np.broadcast_to(lower, valid.shape), np.broadcast_to(upper, valid.shape), valid))
+    first, second, valid = (np.concatenate(arrays, axis=1) for arrays in zip(*edges, strict=True))
     return first.astype(np.int64), second.astype(np.int64), valid
 
 
@@ -214,26 +195,24 @@ def groups(first: Ints, second: Ints, present: Bools, width: int) -> Ints:
 
     Examples
     --------
-    >>> found = groups(np.array([[0, 2]]), np.array([[1, 3]]), np.array([[True, True]]), 5)[0]
-    >>> bool(found[0] == found[1] and found[2] == found[3]), len(set(found.tolist()))
-    (True, 3)
+    >>> groups(np.array([[0, 2]]), np.array([[1, 3]]), np.array([[True, True]]), 5).tolist()
+    [[0, 0, 1, 1, 2]]
     """
-    start = np.arange(len(first))[:, None] * width
-    ends = ((start + first)[present], (start + second)[present])
-    shape = (len(first) * width, len(first) * width)
-    labels = scipy.sparse.csgraph.connected_components(
-        scipy.sparse.coo_matrix((np.ones(len(ends[0]), np.int8), ends), shape), directed=False
-    )[1]
+    offset = np.arange(len(first))[:, None] * width
+    edges = ((offset + first)[present], (offset + second)[present])
+    nodes = len(first) * width
+    graph = scipy.sparse.coo_matrix((np.ones(len(edges[0]), np.int8), edges), (nodes, nodes))
+    _, labels = scipy.sparse.csgraph.connected_components(graph, directed=False)
     return labels.reshape(len(first), width).astype(np.int64)
 
 
 def touched(first: Ints, second: Ints, present: Bools, width: int) -> Bools:
     """Return which nodes take part in a comparison that was answered, bool [Q, n]."""
-    result = np.zeros((len(first), width), bool)
-    row, place = np.nonzero(present)
-    result[row, first[row, place]] = True
-    result[row, second[row, place]] = True
-    return result
+    is_touched = np.zeros((len(first), width), bool)
+    rows, _ = np.nonzero(present)
+    is_touched[rows, first[present]] = True
+    is_touched[rows, second[present]] = True
+    return is_touched
 
 
 def _shuffled(draws: Floats, inside: Bools) -> Ints:

@@ -223,7 +223,7 @@ class Run:
             kinds = ("question", "title", "cloze")
             made = make_pseudo_queries(
                 some, kinds, language=self.language, seed=self.seed, show_progress=False
-            ).kept
+            ).queries
         # Tables and code are no questions.
         made = made[made["text"].str.count(_MARKUP) <= _MOST_MARKUP * made["text"].str.len()]
         places = (

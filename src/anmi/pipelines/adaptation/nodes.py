@@ -144,7 +144,7 @@ def ask_corpus(
     for kind, counts in made.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
     return {
-        "pseudo_queries": made.kept,
+        "pseudo_queries": made.queries,
         "dropped_pseudo_queries": made.dropped,
         "pseudo_query_summary": made.summary,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from anmi.candidates import GRADE, MARKED, Candidates, CandidateShards, ColumnShards
+from anmi.candidates import GRADE, MARKED, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts
 from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
@@ -24,18 +24,13 @@ from anmi.ragged import Float32s
 from anmi.retrieval import exact
 from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.terms import Terms
-from anmi.selection.recipe import (
-    OF_CROSS_ENCODER,
-    OF_ELO,
-    Recipe,
-    RecipeBook,
-    Runner,
-    with_probabilities,
-)
+from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, Recipe, RecipeBook
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
 _EQUAL = EloParams()
+# Where a recipe finds its thresholds only when it selects.
+_DOUBTED: Final = 0.1
 _UNNAMED: Final = MappingProxyType({"collection": ""})
 
 
@@ -122,75 +117,70 @@ def judge_candidates(
     elo: EloParams = _EQUAL,
     info: Mapping[str, Any] = _UNNAMED,
 ) -> tuple[ColumnShards, dict[str, Any], dict[str, Any]]:
-    """Ask a language model where there is one, and add the cross-encoder's judgment and the final ``p_relevant``.
+    """Ask a language model where there is one, and add the cross-encoder's judgment.
 
     The cross-encoder is asked if the recipe reads it, or an Elo that it reads.
     """
-    read = recipes.get(recipe).requires
-    params = recipes.get(recipe).settings("denoising", params)
-    elo = recipes.get(recipe).settings("elo", elo)
-    asked = read & (OF_CROSS_ENCODER - OF_ELO) or (read & OF_ELO and elo.judges.get("cross"))
+    chosen = recipes.get(recipe)
+    params = chosen.settings("denoising", params)
+    elo = chosen.settings("elo", elo)
+    needs_cross_encoder = chosen.requires & (OF_CROSS_ENCODER - OF_ELO) or (
+        chosen.requires & OF_ELO and elo.judges.get("cross")
+    )
     candidates = candidates.joined(evidence)
-    none = {"judged_pairs": 0}
-    told = {"calls": 0}
+    no_cross_encoder = {"judged_pairs": 0}
+    llm_summary = {"calls": 0}
     if not (queries.split == "train").any():
-        return ColumnShards(), none, told
+        return ColumnShards(), no_cross_encoder, llm_summary
 
     texts: dict[str, Any] = {
         "query_texts": dict(zip(queries.query_id, queries.text, strict=True)),
+        "document_texts": document_texts(corpus),
         "seed": seed,
     }
-    texts["document_texts"] = document_texts(corpus)
     answers = None
-    if params.llm is not None and recipes.get(recipe).judged:
+    if params.llm is not None and chosen.judged:
         from anmi.judging.llm import LLMJudge, Reader
 
         reader = Reader(params.llm, store, info.get("language", "en"))
-        llm = LLMJudge(
-            reader=reader, select=_selecting(recipes.get(recipe), candidates, seed), **texts
-        )
+        llm = LLMJudge(reader=reader, threshold=doubt_threshold(chosen), **texts)
         answers = llm.fit(candidates)
-        told = llm.summary
-    if not asked:
-        return (
-            ColumnShards() if answers is None else add_columns(engine, answers, candidates),
-            none,
-            told,
-        )
+        llm_summary = llm.summary
+    if not needs_cross_encoder:
+        added = ColumnShards() if answers is None else add_columns(engine, answers, candidates)
+        return added, no_cross_encoder, llm_summary
     from anmi.judging.denoise import Judge, Stack, stacked
 
     store.run = partial(map_shards, engine)
-    read_by = candidates if answers is None else candidates.map(answers)
-    places: dict[str, Any] = {"store": store, "models": store.path / "models"}
+    answered = candidates if answers is None else candidates.map(answers)
     bars = {
         (step.name, step.params.threshold)
-        for step in recipes.get(recipe).steps
+        for step in chosen.steps
         if getattr(step.params, "column", "") == "p_cross" and hasattr(step.params, "threshold")
     }
     judge = Judge(
-        options=params.cross_encoder, depth=params.depth, bars=sorted(bars), **places, **texts
+        options=params.cross_encoder,
+        depth=params.depth,
+        bars=sorted(bars),
+        store=store,
+        models=store.path / "models",
+        **texts,
     )
     # What is fitted looks at a few of many columns.
-    some = read_by.only("dense", "p_evidence", "p_heldout", GRADE, MARKED)
-    judgments = judge.fit(some)
-    stack = Stack.fit(some.map(judgments))
-    why = "" if stack.hidden else ", since no positive can be hidden to fit one"
-    log.info("cross-encoder: weight %.2f beside the other evidence%s", stack.weight, why)
+    fitted_on = answered.only("dense", "p_evidence", "p_heldout", GRADE, MARKED)
+    judgments = judge.fit(fitted_on)
+    stack = Stack.fit(fitted_on.map(judgments))
+    reason = "" if stack.hidden else ", since no positive can be hidden to fit one"
+    log.info("cross-encoder: weight %.2f beside the other evidence%s", stack.weight, reason)
     added = add_columns(engine, partial(stacked, judgments, stack, answers), candidates)
-    return added, judge.summary | {"stack": vars(stack)}, told
+    return added, judge.summary | {"stack": vars(stack)}, llm_summary
 
 
-def _selecting(
-    recipe: Recipe, shards: CandidateShards, seed: int
-) -> Callable[[Candidates], Candidates]:
-    """Return what gives verdicts as the recipe does, or as nearly as its columns allow by now."""
-    known = next((block for block in shards), None)
-    if known is None or recipe.requires - {*known.columns, *known.query_columns, "p_relevant"}:
-        steps = {
-            "route": {"column": "p_evidence", "negative": 0.5, "positive": 1},
-            "top": {"by": "dense"},
-        }
-        recipe = Recipe(description="The nearest that are doubted less than not.", steps=steps)
-    runner = Runner(recipe, seed)
-    runner.fit(shards.map(with_probabilities))
-    return lambda block: runner.apply(with_probabilities(block))
+def doubt_threshold(recipe: Recipe) -> float:
+    """Return the lowest probability that a step of the recipe compares; 0.1 where none is given."""
+    thresholds = list[float]()
+    for step in recipe.steps:
+        settings = vars(step.params)
+        if settings.get("column") in ("p_evidence", "p_relevant"):
+            thresholds += filter(None, map(settings.get, ("negative", "barred", "threshold")))
+    return min(thresholds, default=_DOUBTED)

@@ -31,23 +31,25 @@ def rate_candidates(
     seed: int,
     engine: EngineParams = IN_PROCESS,
 ) -> tuple[ColumnShards, dict[str, Any]]:
-    """Rate candidates beside their query's positive, if the recipe reads Elo; only pairwise judges read texts."""
+    """Rate candidates beside their query's positive, if the recipe reads Elo."""
     if not recipes.get(recipe).requires & OF_ELO:
         return ColumnShards(), {"temperatures": {}}
     params = recipes.get(recipe).settings("elo", params)
 
-    judges = dict[str, Any]()
+    pairwise = dict[str, Any]()
     texts = (dict[str, str](), list[str]())
     if params.pairwise:
         from anmi.corpus.texts import document_texts
         from anmi.judging.pairwise import ChatJudge
 
-        judges = {name: ChatJudge(options, store) for name, options in params.pairwise.items()}
+        pairwise = {judge: ChatJudge(options, store) for judge, options in params.pairwise.items()}
         texts = dict(zip(queries.query_id, queries.text, strict=True)), document_texts(corpus)
     judged = candidates.joined(evidence, judgments)
-    rater = Rater(params, seed, judges, *texts)
+    rater = Rater(params, seed, pairwise, *texts)
     rater.fit(judged.only(*params.judges))
     # A pairwise judge holds a model, or asks an endpoint at a bounded rate.
-    where = IN_PROCESS if judges else engine
-    rated = add_columns(where, rater, judged, description="" if judges else "rating")
-    return rated, rater.summary | {"options": params.model_dump(mode="json")}
+    rating_engine = IN_PROCESS if pairwise else engine
+    description = "" if pairwise else "rating"
+    rated = add_columns(rating_engine, rater, judged, description=description)
+    summary = {"temperatures": rater.temperatures, "options": params.model_dump(mode="json")}
+    return rated, summary
