@@ -5,11 +5,9 @@ from __future__ import annotations
 import difflib
 import heapq
 import importlib
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from operator import eq
 from typing import Any, Final
 
@@ -20,12 +18,6 @@ _SIGNED: Final = re.compile(
     r"""([?&;][\w.-]*(?:key|token|secret|passw(?:or)?d|sig|signature|credential|auth)=)[^&;\s"'<>]+""",
     re.IGNORECASE,
 )
-_SECRET: Final = frozenset(
-    {"KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"}
-)
-# Variables that say where a secret lies hold none.
-_PLACES: Final = frozenset({"PATH", "FILE", "DIR", "FOLDER", "HOME", "VARIABLE"})
-_SHORTEST_SECRET: Final = 8
 _LONGEST: Final = 1200
 _LONGEST_LINE: Final = 200
 # Names, of which an error lists all no longer where it can guess what was meant.
@@ -138,20 +130,15 @@ def first_line(error: BaseException) -> str:
     return first if len(first) <= _LONGEST_LINE else first[:_LONGEST_LINE] + "…"
 
 
-def masked(text: str, known: Mapping[str, str] | None = None) -> str:
-    """Return a text without the secrets in it: what an address holds, and what the environment calls secret.
-
-    ``known`` are those of :func:`secrets_of_environment`, for who masks many texts.
+def masked(text: str) -> str:
+    """Return a text without the user, password or signed key of the addresses in it.
 
     Examples
     --------
     >>> masked("https://me:secret@host/x and s3://bucket/a?X-Amz-Signature=0a1b&part=2")
     'https://***@host/x and s3://bucket/a?X-Amz-Signature=***&part=2'
     """
-    text = _SIGNED.sub(r"\1***", _USER.sub("***@", text))
-    for value in (secrets_of_environment() if known is None else known).values():
-        text = text.replace(value, "***")
-    return text
+    return _SIGNED.sub(r"\1***", _USER.sub("***@", text))
 
 
 def holds_address_secret(text: str) -> bool:
@@ -163,23 +150,6 @@ def holds_address_secret(text: str) -> bool:
     (True, False)
     """
     return "//" in text and bool(_USER.search(text) or _SIGNED.search(text))
-
-
-def secrets_of_environment() -> dict[str, str]:
-    """Return the environment variables that hold a secret, as their names say; short values are none."""
-    return _secrets(tuple(os.environ.items()))
-
-
-@lru_cache(maxsize=1)
-def _secrets(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    # Every line of a log is looked at, and the environment hardly ever changes between two.
-    return {
-        name: value
-        for name, value in environment
-        if len(value) >= _SHORTEST_SECRET
-        and _SECRET & set(words := name.upper().replace("CREDENTIALS", "CREDENTIAL").split("_"))
-        and words[-1] not in _PLACES
-    }
 
 
 def visible(text: str) -> str:

@@ -3,12 +3,12 @@
 from kedro.config import OmegaConfigLoader
 from omegaconf.resolvers import oc
 
-from anmi.hooks import CheckHooks, MlflowHooks, RunHooks, RunRecord
+from anmi.hooks import CheckHooks, MlflowHooks, RunHooks
 
 # Pluggy calls hooks last registered first: checks run before a record or an MLflow run is opened,
 # and the record is complete when tracking reads it.
-_record = RunRecord()
-HOOKS = (MlflowHooks(_record), RunHooks(_record), CheckHooks())
+_run_hooks = RunHooks()
+HOOKS = (MlflowHooks(_run_hooks), _run_hooks, CheckHooks())
 DISABLE_HOOKS_FOR_PLUGINS = ("kedro-mlflow",)
 
 CONFIG_LOADER_CLASS = OmegaConfigLoader

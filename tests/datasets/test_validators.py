@@ -20,7 +20,7 @@ QUERIES = pd.DataFrame(
 @pytest.mark.parametrize(
     ("queries", "words"),
     [
-        (QUERIES.drop(columns="split"), "no column split"),
+        (QUERIES.drop(columns="text"), "no column text"),
         (QUERIES.assign(query_id="q1"), 'query_id "q1"'),
         (QUERIES.assign(query_id=["q1", None]), "query_id is empty in row 1"),
     ],

@@ -161,8 +161,11 @@ OPEN_RUN = """
 import sys
 import mlflow.store.tracking.sqlalchemy_store
 from anmi.datasets.model_registry import connect
-from anmi.hooks import MlflowHooks, RunRecord
-hooks = MlflowHooks(RunRecord(run_id=sys.argv[1], parameters={"recipe": sys.argv[1]}))
+from anmi.hooks import MlflowHooks, RunHooks
+from anmi.hooks.record import RunRecord
+run_hooks = RunHooks()
+run_hooks.record = RunRecord(run_id=sys.argv[1], parameters={"recipe": sys.argv[1]})
+hooks = MlflowHooks(run_hooks)
 print("ready", flush=True)
 sys.stdin.readline()
 hooks._client, hooks._uri = connect(sys.argv[2]), sys.argv[2]

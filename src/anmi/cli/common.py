@@ -199,7 +199,6 @@ class Saved:
 
     def __init__(self, context: Any, *names: str, run_id: str | None = None) -> None:
         from kedro.framework.project import pipelines
-        from kedro.io.core import Version
 
         from anmi.hooks.record import Runs, data_root
         from anmi.hooks.versions import settle
@@ -210,7 +209,7 @@ class Saved:
             run_id = str(self.runs.get(run_id)["run_id"])
             versions = self.runs.versions(run_id)
             for name in names:
-                self._catalog.get(name)._version = Version(versions.get(name, run_id), None)
+                self._catalog.get(name).fix_load_version(versions.get(name, run_id))
         settle(
             {name: self._catalog.get(name) for name in names if self.has(name)},
             self.runs,
@@ -231,7 +230,7 @@ class Saved:
             return self._catalog.load(name)
         if not pipeline:
             return default
-        if version := self._catalog.get(name)._version.load:
+        if version := self._catalog.get(name).load_version:
             raise AnmiError(
                 f'run {version} has no "{name}": `kedro anmi runs {version}` says what it made'
             )

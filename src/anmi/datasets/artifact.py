@@ -50,6 +50,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     is_folder: ClassVar[bool] = False
     _cached_load_version: str | None
+    _version: Version | None
 
     def __init__(
         self,
@@ -201,6 +202,24 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         return [
             str(self._get_versioned_path(name)) for name in names if name != self._filepath.name
         ]
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the catalog entry says ``versioned: true``."""
+        return self._version is not None
+
+    @property
+    def load_version(self) -> str | None:
+        """The version that ``load`` reads; None for the newest one."""
+        return self._version.load if self._version else None
+
+    def fix_load_version(self, version: str) -> None:
+        """Let ``load`` read this version from now on, whatever is saved meanwhile."""
+        self._version = Version(version, self._version.save if self._version else None)
+
+    def has_version(self, version: str) -> bool:
+        """Tell whether a version is there, finished."""
+        return bool(self._exists_function(str(self._get_versioned_path(version))))
 
     def versions(self) -> Iterator[str]:
         """Yield the versions that are there, the newest first; each look at a bucket is a request."""

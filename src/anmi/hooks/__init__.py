@@ -2,7 +2,6 @@
 
 from anmi.hooks.checks import CheckHooks
 from anmi.hooks.mlflow import MlflowHooks
-from anmi.hooks.record import RunRecord
 from anmi.hooks.run import RunHooks
 
-__all__ = ["CheckHooks", "MlflowHooks", "RunHooks", "RunRecord"]
+__all__ = ["CheckHooks", "MlflowHooks", "RunHooks"]

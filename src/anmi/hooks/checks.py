@@ -30,7 +30,6 @@ from anmi.errors import (
     holds_address_secret,
     masked,
     nearest,
-    secrets_of_environment,
 )
 from anmi.files import disk_error
 from anmi.hooks.mlflow import tracked_at
@@ -51,45 +50,47 @@ _TEXTS: Final = {
 }
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
-
 _LONGEST_HUB_NAME: Final = 96
 
 
 class CheckHooks:
-    """Name what is misspelt on the command line, with the nearest valid name, before anything runs."""
+    """Refuse before the first node what would fail later, and name what is misspelt."""
 
     def __init__(self) -> None:
         self._context: Any = None
-        self._draws_on_facts = self._asks_corpus = False
-        self._evaluated: str | None = None
+        self._needs_facts = False
+        self._makes_pseudo_queries = False
+        self._evaluated_split: str | None = None
 
     @hook_impl
     def after_context_created(self, context: KedroContext) -> None:
-        """Check runtime parameters, recipe, encoder and collection, and that no parameter holds a secret."""
+        """Check parameters, recipes, encoders and the collection, and that none holds a secret."""
         mask_logs()
-        loader = context.config_loader
-        check_no_secrets(loader.runtime_params or {})
         self._context = context
+        loader = context.config_loader
+        runtime_parameters = loader.runtime_params or {}
+        check_no_secrets(runtime_parameters)
         parameters = loader["parameters"]
         check_no_secrets(parameters)
         check_names(parameters, dict(pipelines))
         check_values(parameters)
-        if isinstance(recipes := parameters.get("recipes"), Mapping) and "recipe" in parameters:
+        recipes = parameters.get("recipes")
+        if isinstance(recipes, Mapping) and "recipe" in parameters:
             check_recipe(parameters["recipe"], recipes)
             try:
                 stated = inherited(parameters["recipe"], recipes)
             except ValueError as error:
                 raise AnmiError(f"recipe {error}") from None
-            check_stated(loader.runtime_params or {}, parameters["recipe"], stated)
+            check_stated(runtime_parameters, parameters["recipe"], stated)
             if isinstance(stated, Mapping) and stated.get("encoder"):
                 loader["parameters"] = parameters = {**parameters, "encoder": stated["encoder"]}
-            if (judged := parameters.get("audit_judges_for", RecipeBook.every)) != RecipeBook.every:
+            judged = parameters.get("audit_judges_for", RecipeBook.every)
+            if judged != RecipeBook.every:
                 check_recipe(judged, recipes)
-        if "encoder" in parameters:
-            check_encoder(parameters["encoder"], context.project_path)
-            mining = parameters.get("dense")
-            if isinstance(mining, Mapping) and mining.get("encoder") is not None:
-                check_encoder(mining["encoder"], context.project_path)
+        dense = parameters.get("dense")
+        for branch in (parameters, dense if isinstance(dense, Mapping) else {}):
+            if "encoder" in branch and not (branch is dense and branch["encoder"] is None):
+                check_encoder(branch["encoder"], context.project_path)
         if "collection" in parameters:
             check_collection(parameters["collection"])
         models = TypeExtractor(dict(pipelines)).extract_types_from_pipelines()
@@ -97,18 +98,20 @@ class CheckHooks:
             check_model(name, parameters, model)
             if model is RecipeBook:
                 check_recipes(parameters[name], models)
-            if model is AuditParams and (audited := parameters[name].get("recipe")) is not None:
-                check_recipe(audited, parameters["recipes"])
+            if model is AuditParams and parameters[name].get("recipe") is not None:
+                check_recipe(parameters[name]["recipe"], parameters["recipes"])
 
     @hook_impl
     def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
-        """Check where it is written to, and what only some runs ask for: packages, queries."""
+        """Check the places that are written to, and the device, models and packages."""
         check_one_process()
         tracked_at(self._context)
-        for name, setting in (("data", "ANMI_DATA_ROOT"), ("store", "ANMI_STORE")):
-            make_root(self._context, name, setting)
+        for name, variable in (("data", "ANMI_DATA_ROOT"), ("store", "ANMI_STORE")):
+            make_root(self._context, name, variable)
         # A process may run several pipelines, and the hooks are those of all.
-        self._draws_on_facts = self._asks_corpus = False
+        self._needs_facts = False
+        self._makes_pseudo_queries = False
+        self._evaluated_split = None
         nodes = {node.short_name for node in pipeline.nodes}
         if "params:dense" in pipeline.inputs():
             dense = DenseParams.model_validate(catalog.load("params:dense"))
@@ -118,11 +121,10 @@ class CheckHooks:
             options = merged_options(recipe, catalog.load("params:training"))
             if options.masked_lm is not None:
                 check_base(options.masked_lm)
-            self._draws_on_facts = options.sources.kind == "mixed"
-            self._asks_corpus = bool(options.pseudo_queries.kinds)
-        self._evaluated = (
-            catalog.load("params:evaluation").split if "run_systems" in nodes else None
-        )
+            self._needs_facts = options.sources.kind == "mixed"
+            self._makes_pseudo_queries = bool(options.pseudo_queries.kinds)
+        if "run_systems" in nodes:
+            self._evaluated_split = catalog.load("params:evaluation").split
         if nodes & {"judge_by_evidence", "make_parts"}:
             store = self._context.project_path / self._context.config_loader["globals"]["store"]
             encoder = catalog.load("params:encoder")
@@ -130,18 +132,20 @@ class CheckHooks:
 
     @hook_impl
     def after_node_run(self, node: Node, outputs: dict[str, Any], inputs: dict[str, Any]) -> None:
-        """Refuse a collection that lacks what the end of the run needs; training or evaluation would, hours later."""
+        """Refuse a collection that lacks what training or evaluation would miss, hours later."""
         if node.name != "ingestion.ingest":
             return
         collection = inputs["params:collection"]
-        split = self._evaluated
-        if self._draws_on_facts and not len(outputs["knowledge"].facts):
+        if self._needs_facts and not len(outputs["knowledge"].facts):
             raise AnmiError(
                 "the recipe draws negatives from mixed sources, and the documents of"
                 f' "{collection}" state no facts: read a collection with a graph by kg:DIR, or'
                 " choose another recipe"
             )
-        if split and not self._asks_corpus and not (outputs["queries"]["split"] == split).any():
+        split = self._evaluated_split
+        if split is None or self._makes_pseudo_queries:
+            return
+        if not (outputs["queries"]["split"] == split).any():
             raise AnmiError(
                 f'the collection "{collection}" has no "{split}" query with a relevant document, so'
                 " nothing could be evaluated: add labels for the split, raise"
@@ -167,26 +171,26 @@ def check_device(name: str | None) -> None:
         device(name)
 
 
-def make_root(context: KedroContext, name: str, setting: str) -> None:
-    """Make a folder of globals.yml, which an environment variable sets, or refuse it; addresses are left alone."""
-    place = context.config_loader["globals"].get(name, name)
-    if not isinstance(place, str) or not place.strip():
+def make_root(context: KedroContext, name: str, variable: str) -> None:
+    """Make a folder that globals.yml or a variable names, or refuse it; leave URLs alone."""
+    location = context.config_loader["globals"].get(name, name)
+    if not isinstance(location, str) or not location.strip():
         # Else files would be written to the root of the file system.
         raise AnmiError(
-            f"{setting}, or `{name}` in globals.yml, is {place!r}: a folder was expected; name one,"
+            f"{variable}, or `{name}` in globals.yml, is {location!r}: a folder was expected; name one,"
             " or unset it"
         )
-    if "://" in place:
+    if "://" in location:
         return
-    folder = context.project_path / place
+    folder = context.project_path / location
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Makes and removes a file.
         tempfile.TemporaryFile(dir=folder).close()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise disk_error(error, folder, setting) or AnmiError(
-            f"nothing can be written to {folder} ({reason}): set {setting} to a folder that can be"
+        raise disk_error(error, folder, variable) or AnmiError(
+            f"nothing can be written to {folder} ({reason}): set {variable} to a folder that can be"
             " written to"
         ) from error
 
@@ -197,36 +201,35 @@ def check_recipe(recipe: Any, recipes: Mapping[str, Any]) -> None:
         raise AnmiError(f'there is no recipe "{recipe}": {nearest(str(recipe), recipes)}')
 
 
-def check_stated(asked: Mapping[str, Any], recipe: str, stated: Any) -> None:
-    """Refuse an encoder or a setting of mining on the command line that the recipe states itself, as that would win.
+def check_stated(runtime_parameters: Mapping[str, Any], recipe: str, stated: Any) -> None:
+    """Refuse an encoder or setting of mining on the command line that the recipe overrides.
 
     Examples
     --------
     >>> check_stated({"bm25": {"depth": 9}}, "deep", {"mining": {"bm25": {"depth": 1000}}})
     Traceback (most recent call last):
-    anmi.errors.AnmiError: recipe "deep" states bm25.depth itself: set recipes.deep.mining.bm25.depth instead
+    anmi.errors.AnmiError: recipe "deep" states bm25.depth: set recipes.deep.mining.bm25.depth
     """
-    found = stated if isinstance(stated, Mapping) else {}
-    if both := sorted(flatten(asked).keys() & flatten(found.get("mining") or {}).keys()):
-        raise AnmiError(
-            f'recipe "{recipe}" states {both[0]} itself: set recipes.{recipe}.mining.{both[0]}'
-            " instead"
-        )
-    if found.get("encoder") and "encoder" in asked:
-        raise AnmiError(
-            f'recipe "{recipe}" states its encoder itself: set recipes.{recipe}.encoder instead'
-        )
+    if not isinstance(stated, Mapping):
+        return
+    mining = flatten(stated.get("mining") or {})
+    overridden = sorted(flatten(runtime_parameters).keys() & mining.keys())
+    if overridden:
+        name = overridden[0]
+        raise AnmiError(f'recipe "{recipe}" states {name}: set recipes.{recipe}.mining.{name}')
+    if stated.get("encoder") and "encoder" in runtime_parameters:
+        raise AnmiError(f'recipe "{recipe}" states its encoder: set recipes.{recipe}.encoder')
 
 
 def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None:
-    """Refuse a recipe that states what training or mining does not know, chosen or not; they would, hours later.
+    """Refuse every recipe, chosen or not, that states what training or mining does not know.
 
     ``models`` are those of the parameters, by their dotted names.
     """
     book = RecipeBook.model_validate(recipes)
     for name in book.names():
         recipe = book.get(name)
-        of = f'recipe "{name}"'
+        label = f'recipe "{name}"'
         for stage in recipe.mining.keys() & models.keys():
             check_model(
                 f"recipes.{name}.mining.{stage}",
@@ -236,18 +239,20 @@ def check_recipes(recipes: Mapping[str, Any], models: Mapping[str, Any]) -> None
         try:
             options = merged_options(recipe, TrainingParams())
         except AnmiError as error:
-            raise AnmiError(f"{of}, {error}") from None
-        if unmeasured := sorted(recipe.requires - MEASURED):
-            known = nearest(unmeasured[0], MEASURED)
-            raise AnmiError(f'{of} reads "{unmeasured[0]}", which no stage measures: {known}')
-        if unread := ", ".join(sorted(options.reads - recipe.requires)):
+            raise AnmiError(f"{label}, {error}") from None
+        unmeasured = sorted(recipe.requires - MEASURED)
+        if unmeasured:
+            hint = nearest(unmeasured[0], MEASURED)
+            raise AnmiError(f'{label} reads "{unmeasured[0]}", which no stage measures: {hint}')
+        unread = ", ".join(sorted(options.reads - recipe.requires))
+        if unread:
             raise AnmiError(
-                f"{of} trains on {unread}, which it does not mine: add `reads: [{unread}]` to it"
+                f"{label} trains on {unread}, which it does not mine: add `reads: [{unread}]` to it"
             )
 
 
 def check_network(encoder: str, search: SearchParams, models: Path) -> None:
-    """Refuse multilingual-e5-small where its package is missing or damaged; encoding would, hours later."""
+    """Refuse multilingual-e5-small where its package is missing or damaged."""
     from anmi.retrieval import e5
 
     if encoder == "e5" or ("network" in search.parts and search.network == "e5"):
@@ -255,7 +260,7 @@ def check_network(encoder: str, search: SearchParams, models: Path) -> None:
 
 
 def check_encoder(encoder: Any, project: Path) -> None:
-    """Refuse an encoder that is neither a name of ours, nor a folder of a text encoder, nor like a name on the hub.
+    """Refuse an encoder that is no name of ours, no folder of a text encoder, no name of the hub.
 
     Examples
     --------
@@ -263,12 +268,12 @@ def check_encoder(encoder: Any, project: Path) -> None:
     >>> check_encoder("sentence-transformers/all-mpnet-base-v2", Path())
     """
     name = str(encoder)
-    if any(is_sparse_folder(place) for place in (Path(name), project / name)):
+    if any(is_sparse_folder(folder) for folder in (Path(name), project / name)):
         raise AnmiError(
             f'encoder "{name}" is a sparse retriever, and mining compares directions: give'
             " encoder=static or a dense model, and recipe=sparse to train a sparse one"
         )
-    folders = [place for place in (name, str(project / name)) if is_folder(place)]
+    folders = [folder for folder in (name, str(project / name)) if is_folder(folder)]
     if folders and name not in ENCODERS:
         check_text_model(Path(folders[0]), name)
     if name in ENCODERS or folders:
@@ -291,16 +296,16 @@ def check_collection(collection: Any) -> None:
     Examples
     --------
     >>> check_collection("beir:../shared/data/scifact")
-    >>> check_collection("docs:~noone/notes")
+    >>> check_collection("docs:~noone/a")
     Traceback (most recent call last):
-    anmi.errors.AnmiError: collection "docs:~noone/notes": there is no such home; write the folder without ~
+    anmi.errors.AnmiError: collection "docs:~noone/a": there is no such home; write it without ~
     """
-    _, place = kind_and_place(str(collection))
+    _, location = kind_and_place(str(collection))
     try:
-        Path(place.partition(";")[0].strip()).expanduser()
+        Path(location.partition(";")[0].strip()).expanduser()
     except RuntimeError:
         raise AnmiError(
-            f'collection "{collection}": there is no such home; write the folder without ~'
+            f'collection "{collection}": there is no such home; write it without ~'
         ) from None
 
 
@@ -328,23 +333,24 @@ def check_names(parameters: Iterable[str], pipelines: Mapping[str, Pipeline]) ->
 
 
 def check_values(parameters: Mapping[str, Any]) -> None:
-    """Refuse numbers and texts that no parameter can have, and what is no text where a name is expected."""
-    for place, value in flatten(parameters).items():
+    """Refuse numbers and texts that no parameter can have, and names that are no texts."""
+    for name, value in flatten(parameters).items():
         if isinstance(value, float) and not math.isfinite(value):
             raise AnmiError(
-                f'parameter "{place}": a finite number was expected, not {value}; leave it out'
+                f'parameter "{name}": a finite number was expected, not {value}; leave it out'
             )
         if isinstance(value, str) and "\0" in value:
-            raise AnmiError(f'parameter "{place}" holds a zero byte; leave it out')
+            raise AnmiError(f'parameter "{name}" holds a zero byte; leave it out')
     for name, expected in _TEXTS.items():
         value = parameters.get(name, expected)
         if not isinstance(value, str) or not value.strip():
             quotes = "; put a number in quotes" if isinstance(value, (int, float)) else ""
             raise AnmiError(f'parameter "{name}": {expected} was expected, not {value!r}{quotes}')
     choices = get_args(TrainAgain)
-    if (again := parameters.get("final", choices[0])) not in choices:
+    final = parameters.get("final", choices[0])
+    if final not in choices:
         expected = ", ".join(choices)
-        raise AnmiError(f'parameter "final": one of {expected} was expected, not {again!r}')
+        raise AnmiError(f'parameter "final": one of {expected} was expected, not {final!r}')
     seed = parameters.get("seed", 0)
     if not is_seed(seed):
         raise AnmiError(
@@ -361,18 +367,18 @@ def check_model(name: str, parameters: Mapping[str, Any], model: Any) -> None:
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return
     value: Any = parameters
-    for part in name.split("."):
-        if not isinstance(value, Mapping) or part not in value:
+    for key in name.split("."):
+        if not isinstance(value, Mapping) or key not in value:
             raise AnmiError(f'the configuration lacks the parameter "{name}"')
-        value = value[part]
+        value = value[key]
     try:
-        made = model.model_validate(value)
+        validated = model.model_validate(value)
     except ValidationError as error:
         raise AnmiError(sentence(error, model, "parameter", name)) from None
-    check_numbers(name, value, made)
+    check_numbers(name, value, validated)
 
 
-def check_numbers(name: str, given: Any, made: Any) -> None:
+def check_numbers(name: str, value: Any, validated: Any) -> None:
     """Refuse true and false where a number is expected; pydantic would take them for 1 and 0.
 
     Examples
@@ -381,23 +387,23 @@ def check_numbers(name: str, given: Any, made: Any) -> None:
     Traceback (most recent call last):
     anmi.errors.AnmiError: parameter "bm25.depth": a number was expected, not true
     """
-    if isinstance(given, bool) and isinstance(made, (int, float)) and not isinstance(made, bool):
-        raise AnmiError(f'parameter "{name}": a number was expected, not {str(given).lower()}')
-    if isinstance(given, Mapping):
-        for key, value in given.items():
-            field = made.get(key) if isinstance(made, Mapping) else getattr(made, str(key), None)
-            check_numbers(f"{name}.{key}", value, field)
-    elif isinstance(given, list) and isinstance(made, (list, tuple)):
-        for place, (value, one) in enumerate(zip(given, made, strict=False)):
-            check_numbers(f"{name}.{place}", value, one)
+    is_number = isinstance(validated, (int, float)) and not isinstance(validated, bool)
+    if isinstance(value, bool) and is_number:
+        raise AnmiError(f'parameter "{name}": a number was expected, not {str(value).lower()}')
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            is_mapping = isinstance(validated, Mapping)
+            field = validated.get(key) if is_mapping else getattr(validated, str(key), None)
+            check_numbers(f"{name}.{key}", item, field)
+    elif isinstance(value, list) and isinstance(validated, (list, tuple)):
+        for position, (item, field) in enumerate(zip(value, validated, strict=False)):
+            check_numbers(f"{name}.{position}", item, field)
 
 
 def check_no_secrets(parameters: Mapping[str, Any]) -> None:
-    """Refuse parameters with a secret, since they are written to `run.json`, the tracking server and reports.
+    """Refuse parameters with a secret: `run.json`, the tracking server and reports repeat them.
 
-    Found are addresses with credentials, and values of environment variables whose names say that
-    they hold a secret, such as ``${oc.env:OPENAI_API_KEY}`` resolves to. The message names the
-    parameter and never its value.
+    Secrets are addresses with credentials. The message names the parameter and never its value.
 
     Examples
     --------
@@ -408,25 +414,17 @@ def check_no_secrets(parameters: Mapping[str, Any]) -> None:
     ...     print(str(error).split(";")[0])
     parameter "pairs.place" holds an address with credentials
     """
-    known = secrets_of_environment()
     for name, value in flatten(parameters).items():
         # The name as well: what is typed wrongly on the command line may end up in it.
-        text = f"{name} {value}"
-        if holds_address_secret(text):
+        if holds_address_secret(f"{name} {value}"):
             raise AnmiError(
                 f'parameter "{name}" holds an address with credentials; parameters are recorded, so'
                 " leave them out and give them by environment variables"
             )
-        held = next((variable for variable, secret in known.items() if secret in text), None)
-        if held is not None:
-            raise AnmiError(
-                f'parameter "{name}" holds the value of the environment variable {held}; parameters'
-                " are recorded, so name the variable instead, as key_variable does"
-            )
 
 
 def mask_logs() -> None:
-    """Mask the secrets of every line that is logged from now on, whichever logger and handler it goes through."""
+    """Mask the addresses in every line that is logged from now on, whoever logs it."""
     logging.setLogRecordFactory(_masked_record)
 
 
@@ -434,17 +432,17 @@ def _masked_record(*arguments: Any, **options: Any) -> logging.LogRecord:
     record = logging.LogRecord(*arguments, **options)
     # A wrong format is the handler's to complain of.
     with suppress(TypeError, ValueError, KeyError):
-        text = record.getMessage()
-        if (without := masked(text)) != text:
-            record.msg = without
+        message = record.getMessage()
+        if masked(message) != message:
+            record.msg = masked(message)
             record.args = ()
     return record
 
 
 def mask_error(error: BaseException) -> None:
-    """Mask the secrets in the messages of an error and its causes, so that a traceback may be shown."""
-    for found in causes(error):
-        found.args = tuple(masked(part) if isinstance(part, str) else part for part in found.args)
-        if isinstance(found, OSError) and isinstance(found.strerror, str):
+    """Mask the addresses in the messages of an error and its causes, for a traceback."""
+    for cause in causes(error):
+        cause.args = tuple(masked(part) if isinstance(part, str) else part for part in cause.args)
+        if isinstance(cause, OSError) and isinstance(cause.strerror, str):
             # These are shown by their own fields.
-            found.strerror = masked(found.strerror)
+            cause.strerror = masked(cause.strerror)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from kedro.framework.context import KedroContext
@@ -22,9 +23,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from anmi.datasets.model_registry import ModelRegistry, connect
 from anmi.errors import AnmiError, first_line, masked
 from anmi.files import plain
-from anmi.hooks.record import RunRecord, all_masked, data_root, flatten
+from anmi.hooks.record import all_masked, data_root, flatten
+from anmi.hooks.run import RunHooks
 from anmi.pipelines.params import sentence
 from anmi.retrieval.kinds import quieter
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 logger = logging.getLogger(__name__)
 
@@ -98,8 +103,8 @@ class MlflowHooks:
     whose verdict is to describe it.
     """
 
-    def __init__(self, record: RunRecord) -> None:
-        self._record = record
+    def __init__(self, run_hooks: RunHooks) -> None:
+        self._run_hooks = run_hooks
         self._context: Any = None
         self._uri = ""
         self._experiment = "anmi"
@@ -115,24 +120,23 @@ class MlflowHooks:
 
     @hook_impl
     def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
-        """Open the run, or go on with that of ``MLFLOW_RUN_ID``; log what was asked for, and connect the registry."""
-        registered = "model_registry" in pipeline.inputs()
+        """Open the run, or go on with that of ``MLFLOW_RUN_ID``; connect the registry."""
+        is_registering = "model_registry" in pipeline.inputs()
         self._uri = tracked_at(self._context)
         self._experiment = read_settings(self._context).experiment
-        if not self._uri and registered:
+        if not self._uri and is_registering:
             raise AnmiError(
                 "retraining needs the model registry of MLflow: set `enabled: true` in mlflow.yml"
             )
         if not self._uri:
             return
         self._catalog = catalog
+        names = {name.removeprefix("params:").split(".")[0] for name in pipeline.inputs()}
         try:
             with quiet():
                 self._client = connect(self._uri)
-                self._open(
-                    {name.removeprefix("params:").split(".")[0] for name in pipeline.inputs()}
-                )
-                if registered:
+                self._open(names)
+                if is_registering:
                     catalog.save("model_registry", ModelRegistry(self._uri, self._run_id))
         except Exception as error:
             raise AnmiError(
@@ -146,7 +150,8 @@ class MlflowHooks:
         if self._run_id is None or self._catalog is None:
             return
         dataset = self._catalog.get(dataset_name)
-        kind = ((getattr(dataset, "metadata", None) or {}).get("anmi") or {}).get("mlflow")
+        metadata = getattr(dataset, "metadata", None) or {}
+        kind = metadata.get("anmi", {}).get("mlflow")
         with self._forgiving(f"logging {dataset_name}"):
             if kind == "metrics":
                 self._log_metrics(_numbers(dataset_name, data))
@@ -164,101 +169,101 @@ class MlflowHooks:
 
     @hook_impl
     def on_pipeline_error(self, error: BaseException) -> None:
-        """Close the run that failed, or that was stopped from outside, of which the command tells."""
+        """Close the run that failed, or that a signal stopped."""
         self._close("FAILED" if isinstance(error, Exception) else "KILLED", error)
 
-    def _open(self, read: Set[str]) -> None:
+    def _open(self, parameter_names: Set[str]) -> None:
+        """Make the run, or go on with it; log the parameters that nodes read."""
         from mlflow.entities import Param
 
-        record = self._record
-        given = all_masked(self._record.parameters)
-        tags = {
-            "run_id": record.run_id,
-            "environment": record.environment,
-            "pipelines": ",".join(record.pipelines),
-            "git_commit": record.git.get("commit", "unknown"),
-            "git_changed": record.git.get("changed", "unknown"),
-            "mlflow.source.name": "anmi",
-            **flatten(record.made_from),
-        }
-        shared = os.environ.get("MLFLOW_RUN_ID") or record.tracking_run
-        if shared:
-            self._client.update_run(shared, status="RUNNING")
-            self._run_id = shared
+        record = self._run_hooks.record
+        parameters = all_masked(record.parameters)
+        self._run_id = os.environ.get("MLFLOW_RUN_ID") or record.tracking_run
+        if self._run_id:
+            self._client.update_run(self._run_id, status="RUNNING")
         else:
-            name = " · ".join(
-                str(given[each]) for each in ("recipe", "collection") if given.get(each)
-            )
-            self._run_id = self._client.create_run(self._experiment_id(), run_name=name).info.run_id
+            labels = [parameters.get(name) for name in ("recipe", "collection")]
+            run_name = " · ".join(str(label) for label in labels if label)
+            run = self._client.create_run(self._experiment_id(), run_name=run_name)
+            self._run_id = run.info.run_id
         record.tracking_run = self._run_id
-        self._log_tags(tags)
-        # Of what nodes read, and of the recipes the chosen one; what was logged of the same run
-        # cannot change.
-        chosen = {
+        self._log_tags(
+            {
+                "run_id": record.run_id,
+                "environment": record.environment,
+                "pipelines": ",".join(record.pipelines),
+                "git_commit": record.git.get("commit", "unknown"),
+                "git_changed": record.git.get("changed", "unknown"),
+                "mlflow.source.name": "anmi",
+                **flatten(record.made_from),
+            }
+        )
+        logged = {
             name: value
-            for name, value in given.items()
-            if name in read or not isinstance(value, Mapping)
+            for name, value in parameters.items()
+            if name in parameter_names or not isinstance(value, Mapping)
         }
-        if "recipes" in read:
-            chosen["recipes"] = {given["recipe"]: given["recipes"].get(given["recipe"])}
-        values = {_key(key): str(value)[:_LONGEST_VALUE] for key, value in flatten(chosen).items()}
-        known = self._client.get_run(self._run_id).data.params
-        params = [Param(key, value) for key, value in values.items() if key not in known]
-        self._client.log_batch(self._run_id, params=params)
+        if "recipes" in parameter_names:
+            recipe = parameters["recipe"]
+            logged["recipes"] = {recipe: parameters["recipes"].get(recipe)}
+        # What was logged of the same run before cannot change.
+        earlier = self._client.get_run(self._run_id).data.params
+        texts = {_key(name): str(value)[:_LONGEST_VALUE] for name, value in flatten(logged).items()}
+        new = [Param(name, text) for name, text in texts.items() if name not in earlier]
+        self._client.log_batch(self._run_id, params=new)
 
     def _experiment_id(self) -> str:
         from mlflow.exceptions import MlflowException
 
         if self._client.get_experiment_by_name(self._experiment) is None:
-            local = self._uri.startswith("sqlite:///")
-            place = (
-                (Path(self._uri.removeprefix("sqlite:///")).parent / "artifacts").as_uri()
-                if local
-                else None
-            )
+            location = None
+            if self._uri.startswith("sqlite:///"):
+                folder = Path(self._uri.removeprefix("sqlite:///")).parent
+                location = (folder / "artifacts").as_uri()
             # Another run may make it in between.
             with suppress(MlflowException):
-                self._client.create_experiment(self._experiment, artifact_location=place)
-        found = self._client.get_experiment_by_name(self._experiment)
-        if found.lifecycle_stage != "active":
+                self._client.create_experiment(self._experiment, artifact_location=location)
+        experiment = self._client.get_experiment_by_name(self._experiment)
+        if experiment.lifecycle_stage != "active":
             raise AnmiError(
                 f'experiment "{self._experiment}" was deleted: restore it or choose another name'
             )
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
     def _describe(self, results: Mapping[str, Any]) -> None:
-        """Describe the run by its verdict and what was chosen."""
+        """Describe the run by its verdict and what tells it apart from other runs."""
         import pandas as pd
 
         from anmi.report import sentences
 
-        told = [
+        record = self._run_hooks.record
+        settings = {name: record.parameters.get(name) for name in _APART}
+        settings = all_masked(settings | flatten(record.runtime_parameters))
+        tables = [pd.DataFrame(results[name]) for name in ("rows", "comparisons")]
+        paragraphs = [
             sentences.pseudo_query_notice(results["test_queries"]),
-            sentences.verdict(*(pd.DataFrame(results[name]) for name in ("rows", "comparisons"))),
+            sentences.verdict(*tables),
+            ", ".join(f"{name} `{value}`" for name, value in settings.items()),
+            "All of it: `report.html` among the artifacts.",
         ]
-        chosen = {name: self._record.parameters.get(name) for name in _APART} | flatten(
-            self._record.runtime_parameters
-        )
-        told += [", ".join(f"{name} `{value}`" for name, value in all_masked(chosen).items())]
-        told += ["All of it: `report.html` among the artifacts."]
-        self._log_tags({"mlflow.note.content": "\n\n".join(filter(None, told))})
+        self._log_tags({"mlflow.note.content": "\n\n".join(filter(None, paragraphs))})
 
     def _log_tags(self, tags: Mapping[str, Any]) -> None:
         from mlflow.entities import RunTag
 
-        texts = {_key(key): masked(str(value))[:_LONGEST_VALUE] for key, value in tags.items()}
-        self._client.log_batch(
-            self._run_id, tags=[RunTag(key, value) for key, value in texts.items()]
-        )
+        texts = {_key(name): masked(str(value))[:_LONGEST_VALUE] for name, value in tags.items()}
+        run_tags = [RunTag(name, text) for name, text in texts.items()]
+        self._client.log_batch(self._run_id, tags=run_tags)
 
-    def _log_metrics(self, found: Mapping[str, Mapping[int, float]]) -> None:
+    def _log_metrics(self, curves: Mapping[str, Mapping[int, float]]) -> None:
+        """Log values by name and step."""
         from mlflow.entities import Metric
 
-        stamp = int(time.time() * 1000)
+        milliseconds = int(time.time() * 1000)
         points = [
-            Metric(_key(key), y, stamp, x)
-            for key, values in found.items()
-            for x, y in values.items()
+            Metric(_key(name), value, milliseconds, step)
+            for name, values in curves.items()
+            for step, value in values.items()
         ]
         self._client.log_batch(self._run_id, metrics=points)
 
@@ -266,49 +271,51 @@ class MlflowHooks:
         self._catalog = None
         if self._run_id is None:
             return
+        record = self._run_hooks.record
         with self._forgiving("closing the run"), quiet():
-            record = self._record
-            tags = flatten(record.made_from) | {
-                f"load.{n}": each["version"] for n, each in record.loaded.items()
-            }
-            self._log_tags(
-                tags | ({} if error is None else {"error": f"{type(error).__name__}: {error}"})
-            )
+            tags = flatten(record.made_from)
+            tags |= {f"load.{name}": entry["version"] for name, entry in record.loaded.items()}
+            if error is not None:
+                tags["error"] = f"{type(error).__name__}: {error}"
+            self._log_tags(tags)
             self._client.log_text(self._run_id, record.as_text(), f"runs/{record.run_id}/run.json")
             self._client.set_terminated(self._run_id, status=status)
         self._run_id = None
 
     @contextmanager
-    def _forgiving(self, what: str) -> Iterator[None]:
+    def _forgiving(self, action: str) -> Iterator[None]:
         """Let a run of hours outlive its tracking server."""
         try:
             yield
         except Exception as error:
-            logger.warning("tracking: %s failed: %s", what, first_line(error))
+            logger.warning("tracking: %s failed: %s", action, first_line(error))
 
 
 def _key(name: str) -> str:
     return re.sub(r"[^\w.\- :/]", "_", name.replace("@", "_at_"))[:_LONGEST_KEY]
 
 
-def _numbers(name: str, data: Any) -> dict[str, dict[int, float]]:
-    """Return the numbers of a dataset by section, which is its first key; of a list each by its place."""
-    found = {}
-    for key, values in flatten(plain(data)).items():
-        section = key.replace(".", "/", 1) if "." in key else f"{name}/{key}"
-        numbers = enumerate(values if isinstance(values, list) else [values])
-        found[section] = {
-            place: float(value) for place, value in numbers if isinstance(value, (int, float))
+def _numbers(dataset_name: str, data: Any) -> dict[str, dict[int, float]]:
+    """Return the numbers of a dataset by section, its first key; those of a list by position."""
+    sections = {}
+    for name, value in flatten(plain(data)).items():
+        section = name.replace(".", "/", 1) if "." in name else f"{dataset_name}/{name}"
+        values = value if isinstance(value, list) else [value]
+        sections[section] = {
+            position: float(number)
+            for position, number in enumerate(values)
+            if isinstance(number, (int, float))
         }
-    return found
+    return sections
 
 
-def _curves(name: str, table: Any) -> dict[str, dict[int, float]]:
-    """Return every column of numbers over ``step``, of a long one every so many points."""
-    numbers = table.select_dtypes("number").astype(float).set_index("step")
-    curves = {}
-    for column in numbers.columns:
-        known = numbers[column][abs(numbers[column]) < float("inf")]
-        thinned = known.iloc[:: max(1, -(-len(known) // _MOST_POINTS))]
-        curves[f"{name}/{column}"] = {int(step): value for step, value in thinned.items()}
+def _curves(dataset_name: str, table: pd.DataFrame) -> dict[str, dict[int, float]]:
+    """Return every column of numbers over ``step``; a long one is thinned."""
+    numbers = table.select_dtypes("number").astype(float)
+    numbers = numbers.set_index(numbers.pop("step").astype(int))
+    curves: dict[str, Any] = {}
+    for name, column in numbers.items():
+        finite = column[abs(column) < float("inf")]
+        stride = max(1, math.ceil(len(finite) / _MOST_POINTS))
+        curves[f"{dataset_name}/{name}"] = finite.iloc[::stride].to_dict()
     return curves

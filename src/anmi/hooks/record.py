@@ -24,7 +24,6 @@ from anmi.errors import (
     holds_address_secret,
     masked,
     nearest,
-    secrets_of_environment,
 )
 from anmi.files import is_held, plain
 from anmi.fingerprint import hash_value
@@ -33,6 +32,16 @@ FILE: Final = "run.json"
 LOCK: Final = "lock"
 VERSION: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d\.\d\d\.\d\d\.\d{3}Z")
 UNFINISHED: Final = ("killed", "failed", "interrupted")
+# Options of `kedro run` that choose among the nodes of the pipelines.
+_FILTERS: Final = (
+    "tags",
+    "from_nodes",
+    "to_nodes",
+    "node_names",
+    "from_inputs",
+    "to_outputs",
+    "namespaces",
+)
 # Nothing is locked in a bucket: a run that has written nothing for so long counts as killed.
 _SILENT: Final = timedelta(days=1)
 
@@ -86,80 +95,69 @@ class RunRecord:
     saved: dict[str, dict[str, Any]] = field(default_factory=dict)
     nodes: list[dict[str, Any]] = field(default_factory=list)
 
+    @classmethod
     def begin(
-        self, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path
-    ) -> None:
-        """Forget the run before and start with this one."""
-        self.__init__()  # type: ignore[misc]
-        self.run_id = run_params["run_id"]
-        self.start = now()
-        self.environment = run_params.get("env") or "local"
-        # Sorted, because Kedro gives them in an order that changes from process to process.
-        self.pipelines = sorted(run_params.get("pipeline_names") or ["__default__"])
-        names = (
-            "tags",
-            "from_nodes",
-            "to_nodes",
-            "node_names",
-            "from_inputs",
-            "to_outputs",
-            "namespaces",
+        cls, run_params: Mapping[str, Any], parameters: Mapping[str, Any], project: Path
+    ) -> RunRecord:
+        """Return the record of a run that begins, from what Kedro says of it."""
+        return cls(
+            run_id=run_params["run_id"],
+            start=now(),
+            environment=run_params.get("env") or "local",
+            # Sorted, because Kedro gives them in an order that changes from process to process.
+            pipelines=sorted(run_params.get("pipeline_names") or ["__default__"]),
+            filters={name: list(run_params[name]) for name in _FILTERS if run_params.get(name)},
+            runtime_parameters=dict(run_params.get("runtime_params") or {}),
+            parameters=plain(parameters),
+            git=git_state(project),
+            machine={
+                "platform": platform.platform(),
+                "python": platform.python_version(),
+                "cores": os.cpu_count(),
+            },
+            packages=package_versions(),
         )
-        self.filters = {name: list(run_params[name]) for name in names if run_params.get(name)}
-        self.runtime_parameters = dict(run_params.get("runtime_params") or {})
-        self.parameters = plain(parameters)
-        self.git = git_state(project)
-        self.machine = {
-            "platform": platform.platform(),
-            "python": platform.python_version(),
-            "cores": os.cpu_count(),
-        }
-        self.packages = package_versions()
 
-    def go_on(self, before: Mapping[str, Any]) -> None:
+    def resume(self, earlier: Mapping[str, Any]) -> None:
         """Add what the same run noted before it stopped."""
-        self.start = before["start"]
-        self.pipelines = sorted({*before["pipelines"], *self.pipelines})
-        self.nodes = list(before["nodes"])
-        self.loaded = dict(before["loaded"])
-        self.saved = dict(before["saved"])
-        self.tracking_run = before["tracking_run"]
-        self.made_from = dict(before.get("made_from", {}))
+        self.start = earlier["start"]
+        self.pipelines = sorted({*earlier["pipelines"], *self.pipelines})
+        self.nodes = list(earlier["nodes"])
+        self.loaded = dict(earlier["loaded"])
+        self.saved = dict(earlier["saved"])
+        self.tracking_run = earlier["tracking_run"]
+        self.made_from = dict(earlier.get("made_from", {}))
 
     def finish(self, error: BaseException | None = None) -> None:
         """Set the end and the status; only the first call counts."""
-        if self.end is None:
-            self.end = now()
-            self.status = (
-                "finished"
-                if error is None
-                else "failed"
-                if isinstance(error, Exception)
-                else "interrupted"
-            )
-            self.error = None if error is None else masked(f"{type(error).__name__}: {error}")
+        if self.end is not None:
+            return
+        self.end = now()
+        self.status = "finished"
+        if error is not None:
+            self.status = "failed" if isinstance(error, Exception) else "interrupted"
+            self.error = masked(f"{type(error).__name__}: {error}")
 
     def as_text(self) -> str:
-        """Return the record as JSON, without secrets, and with a hash of the rest by which damage is noticed."""
+        """Return the record as JSON without secrets; its digest tells whether it is damaged."""
         record = json.loads(json.dumps(all_masked(asdict(self)), allow_nan=False))
-        return (
-            json.dumps(record | {"digest": hash_value(record)}, indent=2, ensure_ascii=False) + "\n"
-        )
+        record["digest"] = hash_value(record)
+        return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
 
 
 class Runs:
-    """The records under a data root, a path or a URL; a record that is there and cannot be read is an AnmiError."""
+    """The records under a data root, a path or a URL; one that cannot be read is an AnmiError."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
-        self._known: dict[str, dict[str, Any]] = {}
+        self._versions: dict[str, dict[str, str]] = {}
 
     def all(self) -> list[dict[str, Any]]:
         """Return all records, the oldest first, each with its :meth:`status`."""
-        found = [self.read(name) for name in buckets.names(f"{self.root}/runs")]
+        records = [self.read(run_id) for run_id in buckets.names(f"{self.root}/runs")]
         return sorted(
-            (each | {"status": self.status(each)} for each in found if each),
-            key=lambda each: each["run_id"],
+            (record | {"status": self.status(record)} for record in records if record),
+            key=lambda record: record["run_id"],
         )
 
     def read(self, run_id: str) -> dict[str, Any]:
@@ -167,73 +165,72 @@ class Runs:
         return record_of(self.root, run_id)
 
     def status(self, record: Mapping[str, Any]) -> str:
-        """Return the noted status, or ``killed`` where a run that says it is running has no process any more."""
+        """Return the noted status; ``killed`` where a running run has no process any more."""
         if record["status"] != "running":
             return str(record["status"])
         if "://" in self.root:
-            living = (
-                datetime.now(UTC) - datetime.fromisoformat(record["updated"] or record["start"])
-                <= _SILENT
-            )
+            updated = datetime.fromisoformat(record["updated"] or record["start"])
+            is_alive = datetime.now(UTC) - updated <= _SILENT
         else:
-            living = is_held(Path(self.root, "runs", record["run_id"], LOCK))
-        return "running" if living else "killed"
+            is_alive = is_held(Path(self.root, "runs", record["run_id"], LOCK))
+        return "running" if is_alive else "killed"
 
     def get(self, run_id: str) -> dict[str, Any]:
-        """Return the record of a run: by its id, the start of it, or ``latest`` for the last finished one.
+        """Return the record of a run: by its id, its beginning, or ``latest``, the last finished.
 
         Raises
         ------
         AnmiError
             There is no such run, or more than one.
         """
-        runs = self.all()
-        found = [record for record in runs if record["run_id"].startswith(run_id)]
+        records = self.all()
         if run_id == "latest":
-            found = [record for record in runs if record["status"] == "finished"][-1:]
-        if len(found) == 1:
-            return found[0]
-        ids = [record["run_id"] for record in runs]
-        if found:
+            matches = [record for record in records if record["status"] == "finished"][-1:]
+        else:
+            matches = [record for record in records if record["run_id"].startswith(run_id)]
+        if len(matches) == 1:
+            return matches[0]
+        run_ids = [record["run_id"] for record in records]
+        if matches:
             raise AnmiError(
-                f'"{run_id}" is the start of {len(found)} runs: give more of {", ".join(ids[-3:])}'
+                f'"{run_id}" is the start of {len(matches)} runs: give more of'
+                f" {', '.join(run_ids[-3:])}"
             )
-        hint = nearest(run_id, ids[-5:]) if ids else "nothing was run here yet"
+        hint = nearest(run_id, run_ids[-5:]) if run_ids else "nothing was run here yet"
         raise AnmiError(
             f'there is no run "{run_id}" under {self.root}: {hint}; `kedro anmi runs` lists all'
         )
 
     def notice(self, run_id: str) -> str:
-        """Return a sentence where the latest run is not this one and did not end well; else nothing."""
+        """Return a sentence where a later run did not end well; else nothing."""
         latest = self.read(max(buckets.names(f"{self.root}/runs"), default=""))
-        if (
-            not latest
-            or latest["run_id"] <= run_id
-            or (status := self.status(latest)) == "finished"
-        ):
+        if not latest or latest["run_id"] <= run_id:
             return ""
-        place = f" at {latest['failed_at']}" if latest.get("failed_at") else ""
-        became = {"running": "is still running", "failed": f"failed{place}"}.get(
-            status, f"was {status}{place}"
-        )
-        collection = latest["parameters"].get("collection")
+        status = self.status(latest)
+        if status == "finished":
+            return ""
+        node = f" at {latest['failed_at']}" if latest.get("failed_at") else ""
+        outcomes = {"running": "is still running", "failed": f"failed{node}"}
+        outcome = outcomes.get(status, f"was {status}{node}")
         return (
-            f"The latest run, {latest['run_id']} on {collection}, {became}: what is shown is of run"
-            f" {run_id}."
+            f"The latest run, {latest['run_id']} on {latest['parameters'].get('collection')},"
+            f" {outcome}: what is shown is of run {run_id}."
         )
 
     def versions(self, run_id: str) -> dict[str, str]:
-        """Return the version of all that a run saved and loaded, and of what the runs before it made that from."""
-        if run_id not in self._known:
-            self._known[run_id] = {}
+        """Return the versions of what a run saved and loaded, and of what that was made from."""
+        if run_id not in self._versions:
+            self._versions[run_id] = {}
             record = self.read(run_id)
-            noted = [each for kind in ("loaded", "saved") for each in record.get(kind, {}).items()]
-            own = {name: entry["version"] for name, entry in noted if entry.get("version")}
-            before: dict[str, str] = {}
-            for version in sorted({*own.values()} - {run_id}):
-                before |= self.versions(version)
-            self._known[run_id] = before | own
-        return self._known[run_id]
+            entries = record.get("loaded", {}) | record.get("saved", {})
+            direct = {
+                name: entry["version"] for name, entry in entries.items() if entry.get("version")
+            }
+            inherited: dict[str, str] = {}
+            for version in sorted({*direct.values()} - {run_id}):
+                inherited |= self.versions(version)
+            self._versions[run_id] = inherited | direct
+        return self._versions[run_id]
 
 
 def now() -> str:
@@ -242,9 +239,8 @@ def now() -> str:
 
 
 def all_masked(value: Any) -> Any:
-    """Mask the secrets of all texts in nested mappings and lists."""
-    known = secrets_of_environment()
-    return each_text(value, lambda text: masked(text, known))
+    """Mask the addresses in all texts of nested mappings and lists."""
+    return each_text(value, masked)
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
@@ -264,7 +260,7 @@ def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def git_state(project: Path) -> dict[str, Any]:
-    """Return the commit and whether the tree has changes; empty unless the repository holds this code."""
+    """Return the commit and whether the tree has changes; empty outside this repository."""
 
     def git(*arguments: str) -> str:
         words = ["git", "-C", str(project), *arguments]
@@ -284,14 +280,14 @@ def git_state(project: Path) -> dict[str, Any]:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the installed versions of this package and of those that it requires, also for its extras."""
-    required: list[str] = []
-    # Of a folder of sources that is not installed, nothing is known of what it requires.
+    """Return the installed versions of this package and of all that it and its extras require."""
+    requirements: list[str] = []
+    # A folder of sources that is not installed does not say what it requires.
     with suppress(metadata.PackageNotFoundError):
-        required = metadata.requires(DISTRIBUTION) or []
-    names = {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in required}
-    there = {found.metadata["Name"]: found.version for found in metadata.distributions()}
-    return {name: there[name] for name in (DISTRIBUTION, *sorted(names)) if name in there}
+        requirements = metadata.requires(DISTRIBUTION) or []
+    names = {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in requirements}
+    versions = {package.metadata["Name"]: package.version for package in metadata.distributions()}
+    return {name: versions[name] for name in (DISTRIBUTION, *sorted(names)) if name in versions}
 
 
 def data_root(context: Any) -> str:

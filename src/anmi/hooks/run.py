@@ -1,5 +1,5 @@
 # mypy: allow-untyped-decorators
-"""What a run is: which versions it loads, and ``run.json``, which says what it read, made, was told and took."""
+"""Fix the versions that a run loads, and keep its record, ``run.json``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 
 from anmi import buckets
+from anmi.datasets.artifact import ArtifactDataset
 from anmi.errors import AnmiError
 from anmi.files import disk_errors, measured
 from anmi.hooks import versions
@@ -46,7 +47,7 @@ class NothingMissing(AnmiError):
 
 
 class RunHooks:
-    """Fix the versions that a run loads, measure its nodes, keep its record, and let one retraining run at a time.
+    """Fix the versions that a run loads, measure its nodes, keep its record, allow one retraining.
 
     The record is written at the start, after all that is saved, so that a killed run tells how far
     it came, and at the end; where the data root is remote, every half a minute at most. Blocks of
@@ -55,19 +56,19 @@ class RunHooks:
     another champion than it compared with, and promotes nothing.
     """
 
-    def __init__(self, record: RunRecord) -> None:
-        self.record = record
+    def __init__(self) -> None:
+        self.record = RunRecord()
         self._root = "data"
         self._project = Path.cwd()
         self._runs = Runs(self._root)
         self._parameters: dict[str, Any] = {}
         self._catalog: CatalogProtocol | None = None
         self._locks: list[FileLock] = []
-        self._ours = False
-        self._written = 0.0
-        self._started: dict[str, float] = {}
-        self._saved: set[str] = set()
-        self._total = 0
+        self._is_recording = False
+        self._last_write = 0.0
+        self._start_times: dict[str, float] = {}
+        self._saved_names: set[str] = set()
+        self._node_count = 0
 
     @hook_impl(tryfirst=True)
     def after_context_created(self, context: KedroContext) -> None:
@@ -94,54 +95,52 @@ class RunHooks:
         self._release()
         self._catalog = catalog
         self._runs = Runs(self._root)
-        self._started.clear()
-        self._saved.clear()
+        self._start_times.clear()
+        self._saved_names.clear()
         run_id = run_params["run_id"]
-        missing = run_params.get("only_missing_outputs")
-        before = self._runs.read(run_id) if missing else {}
-        if missing and not before and not self._lacking(pipeline, catalog):
+        only_missing = run_params.get("only_missing_outputs")
+        earlier = self._runs.read(run_id) if only_missing else {}
+        if only_missing and not earlier and not self._incomplete(pipeline, catalog):
             raise NothingMissing(
                 "nothing is missing: all outputs are there, so nothing was run; without"
                 " --only-missing-outputs `kedro run` makes them again"
             )
-        self.record.begin(run_params, self._parameters, self._project)
-        self._claim(run_id, resumed=bool(before))
-        asked = versions.facts(all_masked(self.record.parameters))
-        asked |= versions.hashes(asked, pipeline.inputs())
-        if before:
-            self._refuse_changes(before, asked)
-            self.record.go_on(before)
-        self._ours = True
-        if missing and not before:
+        self.record = RunRecord.begin(run_params, self._parameters, self._project)
+        self._claim(run_id, resumed=bool(earlier))
+        facts = versions.facts(all_masked(self.record.parameters))
+        facts |= versions.hashes(facts, pipeline.inputs())
+        if earlier:
+            self._refuse_changes(earlier, facts)
+            self.record.resume(earlier)
+        self._is_recording = True
+        if only_missing and not earlier:
             # The outputs of nodes that lack none are read.
-            pipeline = Pipeline(self._lacking(pipeline, catalog))
-        loaded = {
-            name: noted["version"]
-            for name, noted in self.record.loaded.items()
-            if noted.get("version")
-        }
-        taken = versions.fix(catalog, pipeline, self._runs, pipelines.values(), loaded)
-        self.record.made_from |= versions.origin(taken, self._runs, pipelines, pipeline, asked)
-        left = self._lacking(pipeline, catalog)
-        if before:
-            for name in {name for node in left for name in node.outputs if catalog.exists(name)}:
+            pipeline = Pipeline(self._incomplete(pipeline, catalog))
+        loaded = {name: entry.get("version") for name, entry in self.record.loaded.items()}
+        project_pipelines = pipelines.values()
+        inputs = versions.fix(catalog, pipeline, self._runs, project_pipelines, loaded)
+        self.record.made_from |= versions.origin(inputs, self._runs, pipelines, pipeline, facts)
+        remaining = self._incomplete(pipeline, catalog)
+        if earlier:
+            for name in {name for node in remaining for name in node.outputs}:
                 # The node was killed between two outputs.
-                catalog.get(name).discard()
-            self._note_unrecorded([node for node in pipeline.nodes if node not in left])
+                if catalog.exists(name):
+                    catalog.get(name).discard()
+            self._note_unrecorded([node for node in pipeline.nodes if node not in remaining])
         if "retrain" in self.record.pipelines:
             path = Path(catalog.get("store")._describe()["filepath"]) / "retrain.lock"
-            told = (
+            message = (
                 f"another retraining is under way: {path} is locked; wait for it to end, or end it"
             )
-            self._lock(path, AlreadyRetraining(told))
-        self._total = len(left)
+            self._lock(path, AlreadyRetraining(message))
+        self._node_count = len(remaining)
         self._write()
 
     @hook_impl
     def before_dataset_loaded(self, node: Node) -> None:
         """Start the clock at the first input."""
-        if node.name not in self._started:
-            self._started[node.name] = time.perf_counter()
+        if node.name not in self._start_times:
+            self._start_times[node.name] = time.perf_counter()
             # Lets the peak count from now on; only Linux allows it.
             with suppress(OSError):
                 Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -155,9 +154,9 @@ class RunHooks:
         dataset = self._versioned(dataset_name)
         if dataset is not None and dataset_name not in self.record.saved:
             version = str(dataset.resolve_load_version())
-            noted = self._runs.read(version).get("saved", {}).get(dataset_name, {})
-            known = {"digest": noted["digest"]} if "digest" in noted else {}
-            self.record.loaded[dataset_name] = {"version": version, **known}
+            saved = self._runs.read(version).get("saved", {}).get(dataset_name, {})
+            digest = {"digest": saved["digest"]} if "digest" in saved else {}
+            self.record.loaded[dataset_name] = {"version": version, **digest}
 
     @hook_impl
     def after_node_run(self, node: Node) -> None:
@@ -176,22 +175,17 @@ class RunHooks:
         """Note the version that was written and its files; stop the clock at the last output."""
         dataset = self._versioned(dataset_name)
         if dataset is not None:
-            written = {**getattr(dataset, "written", {})}
-            self.record.saved[dataset_name] = {
-                "version": str(dataset.resolve_save_version()),
-                **written,
-            }
+            version = str(dataset.resolve_save_version())
+            self.record.saved[dataset_name] = {"version": version, **dataset.written}
         if dataset_name == "collection_info":
-            self.record.made_from |= {
-                "collection_digest": data["fingerprint"],
-                "queries": data["queries"],
-            }
+            self.record.made_from["collection_digest"] = data["fingerprint"]
+            self.record.made_from["queries"] = data["queries"]
         if dataset_name == "registration":
             self.record.decision = data["decision"]
-        self._saved.add(dataset_name)
-        if self._saved >= set(node.outputs):
+        self._saved_names.add(dataset_name)
+        if self._saved_names >= set(node.outputs):
             self._stop(node)
-        if "://" not in self._root or time.monotonic() - self._written > _REMOTE_SECONDS:
+        if "://" not in self._root or time.monotonic() - self._last_write > _REMOTE_SECONDS:
             self._try_to_write()
 
     @hook_impl
@@ -203,10 +197,11 @@ class RunHooks:
 
     @hook_impl
     def on_pipeline_error(self, error: BaseException) -> None:
-        """Close the record of a run that failed, or that was stopped from outside, of which the command tells."""
-        if self._ours and self.record.end is None:
-            ended = {each["node"] for each in self.record.nodes}
-            self.record.failed_at = next((name for name in self._started if name not in ended), "")
+        """Close the record of a run that failed, or that a signal stopped."""
+        if self._is_recording and self.record.end is None:
+            finished = {entry["node"] for entry in self.record.nodes}
+            running = [name for name in self._start_times if name not in finished]
+            self.record.failed_at = running[0] if running else ""
             self.record.decision = ""
             self.record.finish(error)
             self._try_to_write()
@@ -219,97 +214,102 @@ class RunHooks:
         folder = Path(self._root, "runs", run_id)
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        there = f"run {run_id} is still running: wait for it, or end its process first"
-        self._lock(
-            folder / LOCK,
-            AnmiError(there if resumed else "another run began in this millisecond: run again"),
-        )
+        message = "another run began in this millisecond: run again"
+        if resumed:
+            message = f"run {run_id} is still running: wait for it, or end its process first"
+        self._lock(folder / LOCK, AnmiError(message))
 
-    def _lock(self, path: Path, held: AnmiError) -> None:
+    def _lock(self, path: Path, error: AnmiError) -> None:
+        """Hold a lock until the run ends; raise the error where another process holds it."""
         lock = FileLock(path, thread_local=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise held from None
+            raise error from None
         self._locks.append(lock)
 
-    def _refuse_changes(self, before: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-        """Refuse to go on under other parameters or files than a run began with; its code may have been mended."""
-        record = self.record
-        began = before.get("made_from", {})
-        files = {
-            name: asked[name]
-            for name in asked.keys() & began.keys()
-            if name.endswith(versions.FILES)
-        }
-        old = flatten(before["parameters"]) | {name: began[name] for name in files}
-        new = flatten(all_masked(record.parameters)) | files
-        for name in sorted(name for name in {*old, *new} if old.get(name) != new.get(name)):
-            place = name.removesuffix(versions.FILES)
-            told = (
-                f'the parameter "{name}" was {old.get(name)!r} and is {new.get(name)!r} now: set it'
-                " back"
+    def _refuse_changes(self, earlier: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        """Refuse to resume under other parameters or files; the code may have been mended."""
+        origins = earlier.get("made_from", {})
+        shared_files = [name for name in facts if name.endswith(versions.FILES) and name in origins]
+        before = flatten(earlier["parameters"]) | {name: origins[name] for name in shared_files}
+        after = flatten(all_masked(self.record.parameters))
+        after |= {name: facts[name] for name in shared_files}
+        for name in sorted(before | after):
+            if before.get(name) == after.get(name):
+                continue
+            reason = (
+                f'the parameter "{name}" was {before.get(name)!r} and is {after.get(name)!r} now:'
+                " set it back"
             )
-            if name in files:
-                told = (
-                    f"the files of {place}={asked.get(place)} are not those that it began with: put"
-                    " them back"
+            if name in shared_files:
+                setting = name.removesuffix(versions.FILES)
+                reason = (
+                    f"the files of {setting}={facts.get(setting)} are not those that it began with:"
+                    " put them back"
                 )
-            raise AnmiError(f"run {record.run_id} cannot go on, since {told}, or begin another run")
-        if before["git"] != record.git:
-            logger.warning("The code has changed since run %s began", record.run_id)
+            raise AnmiError(
+                f"run {self.record.run_id} cannot go on, since {reason}, or begin another run"
+            )
+        if earlier["git"] != self.record.git:
+            logger.warning("The code has changed since run %s began", self.record.run_id)
 
-    def _note_unrecorded(self, finished: list[Node]) -> None:
+    def _note_unrecorded(self, finished_nodes: list[Node]) -> None:
         """Note what nodes saved whose run was killed before it wrote so."""
-        for name in sorted({name for node in finished for name in node.outputs}):
+        for name in sorted({name for node in finished_nodes for name in node.outputs}):
             dataset = self._versioned(name)
             if dataset is not None and not self.record.saved.get(name, {}).get("digest"):
                 version = str(dataset.resolve_save_version())
                 self.record.saved[name] = {"version": version, **measured(dataset.local_copy())}
 
     @staticmethod
-    def _lacking(pipeline: Pipeline, catalog: CatalogProtocol) -> list[Node]:
-        """Return the nodes that Kedro runs for missing outputs; one in memory is made for those that read it."""
-        lacking: list[Node] = []
-        read: set[str] = set()
+    def _incomplete(pipeline: Pipeline, catalog: CatalogProtocol) -> list[Node]:
+        """Return the nodes that Kedro runs for missing outputs, or for what lives in memory."""
+        incomplete: list[Node] = []
+        inputs: set[str] = set()
         for node in reversed(pipeline.nodes):
             is_missing = [
-                name in read if catalog.get(name)._EPHEMERAL else not catalog.exists(name)
+                name in inputs if catalog.get(name)._EPHEMERAL else not catalog.exists(name)
                 for name in node.outputs
             ]
             if any(is_missing) or not is_missing:
-                lacking.append(node)
-                read |= set(node.inputs)
-        return lacking[::-1]
+                incomplete.append(node)
+                inputs |= set(node.inputs)
+        return incomplete[::-1]
 
-    def _versioned(self, name: str) -> Any:
+    def _versioned(self, name: str) -> ArtifactDataset | None:
+        """Return a versioned artifact of the catalog, None for all else."""
         if self._catalog is None or name.startswith("params:") or name == "parameters":
             return None
         dataset = self._catalog.get(name)
-        return dataset if getattr(dataset, "_version", None) else None
+        is_artifact = isinstance(dataset, ArtifactDataset) and dataset.is_versioned
+        return dataset if is_artifact else None
 
     def _stop(self, node: Node) -> None:
+        """Note the time and memory of a node that has ended."""
         entry: dict[str, Any] = {
             "node": node.name,
             "stage": node.namespace or "",
             "end": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "seconds": round(time.perf_counter() - self._started[node.name], 3),
+            "seconds": round(time.perf_counter() - self._start_times[node.name], 3),
             "peak_mib": round(peak_mib()),
         }
-        self.record.nodes = [
-            *(each for each in self.record.nodes if each["node"] != node.name),
-            entry,
-        ]
-        place = f"{sum(each['node'] in self._started for each in self.record.nodes)}/{self._total}"
+        earlier = [record for record in self.record.nodes if record["node"] != node.name]
+        self.record.nodes = [*earlier, entry]
+        finished = sum(record["node"] in self._start_times for record in self.record.nodes)
         logger.info(
-            "%5s  %-32s %7.1f s %6d MiB", place, node.name, entry["seconds"], entry["peak_mib"]
+            "%5s  %-32s %7.1f s %6d MiB",
+            f"{finished}/{self._node_count}",
+            node.name,
+            entry["seconds"],
+            entry["peak_mib"],
         )
 
     def _write(self) -> None:
         self.record.updated = now()
         buckets.write_text(f"{self._root}/runs/{self.record.run_id}/{FILE}", self.record.as_text())
-        self._written = time.monotonic()
+        self._last_write = time.monotonic()
 
     def _try_to_write(self) -> None:
         """Write where the run goes on, or ends for another reason, if this fails."""
@@ -321,17 +321,17 @@ class RunHooks:
     def _release(self) -> None:
         # Hooks live as long as the process, and a catalog and the store in it hold files open.
         self._catalog = None
-        self._ours = False
+        self._is_recording = False
         while self._locks:
             self._locks.pop().release()
 
 
 def peak_mib() -> float:
-    """Return the largest resident memory of this process in MiB, since the last reset where that is possible."""
+    """Return the largest resident memory of this process in MiB, on Linux since the last reset."""
     with suppress(OSError):
-        if found := re.search(
-            r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii")
-        ):
-            return int(found[1]) / 1024
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        peak = re.search(r"VmHWM:\s+(\d+)", status)
+        if peak:
+            return int(peak[1]) / 1024
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest / (2**20 if sys.platform == "darwin" else 2**10)

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from kedro.io import CatalogProtocol
-from kedro.io.core import AbstractVersionedDataset, Version
 from kedro.pipeline import Pipeline
 from kedro.pipeline.node import Node
 from pydantic import ValidationError
 from yaml import safe_load
 
 from anmi.corpus.places import files_of_docs, files_of_pairs, kind_and_place
+from anmi.datasets.artifact import ArtifactDataset
 from anmi.errors import AnmiError, nearest
 from anmi.files import plain
 from anmi.fingerprint import files_in, hash_files
@@ -48,7 +47,7 @@ _NAMING: Final = frozenset(
 # The parts of a recipe that mining does not read.
 _NOT_MINED: Final = frozenset({"description", "source", "training"})
 FILES: Final = "_files"
-_WAYS_OUT: Final = (
+_REMEDY: Final = (
     "run the pipelines that make them in one run, or name versions with --load-versions"
 )
 
@@ -57,45 +56,48 @@ def fix(
     catalog: CatalogProtocol,
     pipeline: Pipeline,
     runs: Runs,
-    known: Iterable[Pipeline],
-    before: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Fix what a run loads, whatever others save meanwhile; versions that were asked for stay.
+    project_pipelines: Iterable[Pipeline],
+    resumed_versions: Mapping[str, str | None] | None = None,
+) -> dict[str, ArtifactDataset]:
+    """Fix what a run loads, whatever others save meanwhile; versions of ``--load-versions`` stay.
 
-    What the run makes is loaded in its own version; the rest in the newest versions that belong
+    What the run makes is loaded in its own version, all else in the newest versions that belong
     together.
 
     Parameters
     ----------
     catalog, pipeline
         Of the run.
-    runs, known
+    runs, project_pipelines
         See :func:`settle`.
-    before
-        Versions that the same run loaded before it stopped.
+    resumed_versions
+        Versions by dataset that the same run loaded before it stopped.
 
     Returns
     -------
-    dict of str to dataset
-        What the run does not make.
+    dict of str to ArtifactDataset
+        What the run loads and does not make.
     """
-    made = pipeline.all_outputs()
-    taken = {}
+    outputs = pipeline.all_outputs()
+    inputs: dict[str, ArtifactDataset] = {}
     for name in sorted(pipeline.datasets()):
         dataset = catalog.get(name)
-        if not (isinstance(dataset, AbstractVersionedDataset) and dataset._version):
+        if not (isinstance(dataset, ArtifactDataset) and dataset.is_versioned):
             continue
-        own = str(dataset.resolve_save_version()) if name in made else (before or {}).get(name)
-        if own and not dataset._version.load:
-            _load(dataset, own)
-        if name not in made:
-            taken[name] = dataset
-    settle(taken, runs, known)
-    return taken
+        version: str | None
+        if name in outputs:
+            version = str(dataset.resolve_save_version())
+        else:
+            version = (resumed_versions or {}).get(name)
+            inputs[name] = dataset
+        if version and not dataset.load_version:
+            dataset.fix_load_version(version)
+    settle(inputs, runs, project_pipelines)
+    return inputs
 
 
 def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded parameters that a result is called by, and what its recipe says apart from training."""
+    """Return the parameters that a result is called by, and its recipe without its training."""
     naming = {name: value for name, value in flatten(parameters).items() if name in _NAMING}
     recipes = parameters.get("recipes", {})
     recipe = recipes.get(naming.get("recipe"))
@@ -110,131 +112,135 @@ def facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return naming
 
 
-def hashes(asked: Mapping[str, Any], read: Container[str]) -> dict[str, str]:
-    """Return hashes of the files that facts name, of those parameters that are read, as far as they lie here."""
-    found = {}
+def hashes(run_facts: Mapping[str, Any], inputs: Container[str]) -> dict[str, str]:
+    """Return hashes of the local files that facts name, of those parameters that a run reads."""
+    digests = {}
     for name in ("collection", "encoder", "dense.encoder"):
-        if f"params:{name.partition('.')[0]}" not in read or asked.get(name) is None:
+        if f"params:{name.partition('.')[0]}" not in inputs or run_facts.get(name) is None:
             continue
-        # Where none are, who reads them says so.
+        value = str(run_facts[name])
+        # Where there are no files, the node that reads them says so.
         with suppress(OSError, ValueError, RuntimeError, AnmiError):
-            if files := (
-                files_of(str(asked[name])) if name == "collection" else files_in(Path(asked[name]))
-            ):
-                found[name + FILES] = hash_files((path.as_posix(), path) for path in files)
-    return found
+            files = files_of(value) if name == "collection" else files_in(Path(value))
+            if files:
+                digests[name + FILES] = hash_files((path.as_posix(), path) for path in files)
+    return digests
 
 
 def files_of(collection: str) -> list[Path]:
-    """Return the files that a collection is read from; none where it is made of something else."""
-    kind, place = kind_and_place(collection)
+    """Return the files that a collection is read from, none where it is made of something else."""
+    kind, location = kind_and_place(collection)
     if kind == "docs":
-        return [path for _, path in files_of_docs(place)]
+        return [path for _, path in files_of_docs(location)]
     if kind == "pairs":
-        return [path for *_, files in files_of_pairs(place) for path in files]
-    place = place.partition(":")[0] if kind == "hf" else place
-    return files_in(Path(place).expanduser()) if kind in ("beir", "kg", "hf") else []
+        return [path for *_, files in files_of_pairs(location) for path in files]
+    if kind == "hf":
+        location = location.partition(":")[0]
+    return files_in(Path(location).expanduser()) if kind in ("beir", "kg", "hf") else []
 
 
 def origin(
-    taken: Mapping[str, Any],
+    inputs: Mapping[str, ArtifactDataset],
     runs: Runs,
-    known: Mapping[str, Pipeline],
+    project_pipelines: Mapping[str, Pipeline],
     pipeline: Pipeline,
-    asked: Mapping[str, Any],
+    run_facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what the results of a run are made from: what it is asked for, and what is known of what it loads.
+    """Return what the results of a run are made from: its own facts, and those of what it loads.
 
-    A fact of what it loads counts where that was made by nodes that read it, or by nodes after
+    A fact of an input counts where the input was made by nodes that read it, or by nodes after
     them. A run that only trains may have another seed than what it trains on, since only the
     sampling of training depends on it.
 
     Parameters
     ----------
-    taken
+    inputs
         What the run loads and does not make, the versions fixed.
     runs
-        What is known of others.
-    known, pipeline
+        The records of other runs.
+    project_pipelines, pipeline
         All pipelines, by name, and that of the run.
-    asked
-        Its facts.
+    run_facts
+        The facts of the run itself.
 
     Raises
     ------
     AnmiError
-        It is asked for something else than what it loads was made from.
+        The run asks for something else than an input was made from.
     """
-    found = dict(asked)
-    whole = known["__default__"]
-    training = [node.name for node in whole.nodes if node.namespace == "training"]
-    later = {node.name for node in whole.from_nodes(*training).nodes} if training else set()
+    origins = dict(run_facts)
+    default = project_pipelines["__default__"]
+    training = [node.name for node in default.nodes if node.namespace == "training"]
+    later = {node.name for node in default.from_nodes(*training).nodes} if training else set()
     mines = any("params:seed" in node.inputs and node.name not in later for node in pipeline.nodes)
-    for name, dataset in sorted(taken.items()):
+    for name, dataset in sorted(inputs.items()):
         version = str(dataset.resolve_load_version())
-        before = runs.read(version)
-        makers = sum((known[each] for each in before.get("pipelines", ()) if each in known), whole)
-        way = makers.to_outputs(name) if name in makers.all_outputs() else Pipeline([])
-        trained = any(node.namespace == "training" for node in way.nodes)
-        read = {
-            each.removeprefix("params:").split(".")[0]
-            for each in way.inputs()
-            if each.startswith("params:")
+        record = runs.read(version)
+        names = [label for label in record.get("pipelines", ()) if label in project_pipelines]
+        makers = sum((project_pipelines[label] for label in names), default)
+        ancestors = makers.to_outputs(name) if name in makers.all_outputs() else Pipeline([])
+        is_trained = any(node.namespace == "training" for node in ancestors.nodes)
+        is_mixed_seed = not (mines or is_trained)
+        parameters = {
+            parameter.removeprefix("params:").split(".")[0]
+            for parameter in ancestors.inputs()
+            if parameter.startswith("params:")
         }
-        its = facts(before.get("parameters", {})) | before.get("made_from", {})
-        wrong = []
-        for fact, value in its.items():
-            if fact == "seed" and not (mines or trained) and found.get(fact) != value:
-                found["mining_seed"] = value
-            elif (
-                found.setdefault(fact, value) != value
-                and fact.split(".")[0].removesuffix(FILES) in read
-            ):
-                wrong.append(fact)
-        if wrong:
-            raise AnmiError(_mismatch(f'"{name}" of run {version}', wrong, its, found))
+        input_facts = facts(record.get("parameters", {})) | record.get("made_from", {})
+        conflicts = []
+        for fact, value in input_facts.items():
+            if fact == "seed" and is_mixed_seed and origins.get(fact) != value:
+                origins["mining_seed"] = value
+                continue
+            is_read = fact.split(".")[0].removesuffix(FILES) in parameters
+            if origins.setdefault(fact, value) != value and is_read:
+                conflicts.append(fact)
+        if conflicts:
+            subject = f'"{name}" of run {version}'
+            raise AnmiError(_mismatch(subject, conflicts, input_facts, origins))
     return {
         name: value
-        for name, value in found.items()
+        for name, value in origins.items()
         if value is not None and not name.startswith("recipes.")
     }
 
 
 def _mismatch(
-    what: str, wrong: Sequence[str], its: Mapping[str, Any], asked: Mapping[str, Any]
+    subject: str,
+    conflicts: Sequence[str],
+    input_facts: Mapping[str, Any],
+    origins: Mapping[str, Any],
 ) -> str:
-    """Say what a run is asked for, what its input was made from, and which parameters would be right."""
-    made, meant = (
-        flatten({name: each[name] for name in wrong if not name.endswith(FILES)})
-        for each in (its, asked)
-    )
-    differing = [name for name in made if made[name] != meant.get(name)]
+    """Say what a run asks for, what its input was made from, and what would be right."""
+    settings = [name for name in conflicts if not name.endswith(FILES)]
+    right = flatten({name: input_facts[name] for name in settings})
+    wrong = flatten({name: origins[name] for name in settings})
+    differing = [name for name in right if right[name] != wrong.get(name)]
     if not differing:
-        places = " and ".join(
-            f"{name.removesuffix(FILES)}={asked[name.removesuffix(FILES)]}" for name in wrong
-        )
+        names = [name.removesuffix(FILES) for name in conflicts]
+        locations = " and ".join(f"{name}={origins[name]}" for name in names)
         return (
-            f"the files of {places} are not those that {what} was made from: put them back, or run"
-            " all pipelines"
+            f"the files of {locations} are not those that {subject} was made from: put them back,"
+            " or run all pipelines"
         )
-    right, other = (
-        ",".join(f"{name}={_written(each.get(name))}" for name in differing)
-        for each in (made, meant)
-    )
+    cure = ",".join(f"{name}={_written(right[name])}" for name in differing)
+    request = ",".join(f"{name}={_written(wrong.get(name))}" for name in differing)
     return (
-        f"{what} was made from {right}, and this run asks for {other}: set --params {right}, or run"
-        " all pipelines"
+        f"{subject} was made from {cure}, and this run asks for {request}: set --params {cure}, or"
+        " run all pipelines"
     )
 
 
 def _written(value: Any) -> str:
-    """Write a value as ``--params`` reads it: in quotes where YAML would make something else of a text."""
+    """Write a value as ``--params`` reads it: in quotes where YAML would read a text otherwise."""
     if value is None:
         return "null"
     return repr(value) if isinstance(value, str) and safe_load(value) != value else str(value)
 
 
-def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -> None:
+def settle(
+    datasets: Mapping[str, ArtifactDataset], runs: Runs, project_pipelines: Iterable[Pipeline]
+) -> None:
     """Fix datasets to the newest versions that belong together, those first that are made last.
 
     Parameters
@@ -243,100 +249,93 @@ def settle(datasets: Mapping[str, Any], runs: Runs, known: Iterable[Pipeline]) -
         By name. Where one has a version to load, that stays, and what it was made from goes before
         what is newer.
     runs
-        What is known of those that made them.
-    known
-        All pipelines there are: they say what is made of what.
+        The records of the runs that made them.
+    project_pipelines
+        All pipelines: they say what is made of what.
 
     Raises
     ------
     AnmiError
-        One was never made, or no versions belong together.
+        A dataset was never made, or no versions belong together.
     """
-    given = {
-        name: str(dataset._version.load)
-        for name, dataset in datasets.items()
-        if dataset._version.load
+    requested = {
+        name: dataset.load_version for name, dataset in datasets.items() if dataset.load_version
     }
-    chosen = dict(given)
-    for name, version in given.items():
-        if not _has(datasets, name, version):
+    chosen = dict(requested)
+    for name, version in requested.items():
+        if not datasets[name].has_version(version):
             hint = nearest(version, list(datasets[name].versions()))
             raise AnmiError(f'there is no version {version} of "{name}": {hint}')
-        chosen = {
-            other: its
-            for other, its in runs.versions(version).items()
-            if _has(datasets, other, its)
-        } | chosen
-    depth: dict[str, int] = {}
+        chosen = _present(runs.versions(version), datasets) | chosen
+    depths: dict[str, int] = {}
     makers: dict[str, Node] = {}
-    for place, node in chain.from_iterable(enumerate(pipeline.nodes) for pipeline in known):
-        depth |= {name: max(place, depth.get(name, 0)) for name in node.outputs}
-        makers |= dict.fromkeys(node.outputs, node)
-    for name in sorted(datasets, key=lambda name: (-depth.get(name, 0), name)):
+    for pipeline in project_pipelines:
+        for depth, node in enumerate(pipeline.nodes):
+            for output in node.outputs:
+                depths[output] = max(depth, depths.get(output, 0))
+                makers[output] = node
+    for name in sorted(datasets, key=lambda name: (-depths.get(name, 0), name)):
         if name not in chosen:
-            chosen |= _newest(name, makers.get(name), datasets, chosen, given, runs)
+            chosen |= _newest(name, makers.get(name), datasets, chosen, requested, runs)
     for name, version in chosen.items():
-        _load(datasets[name], version)
+        datasets[name].fix_load_version(version)
+
+
+def _present(
+    versions: Mapping[str, str], datasets: Mapping[str, ArtifactDataset]
+) -> dict[str, str]:
+    """Return those versions whose dataset is read and has them."""
+    return {
+        name: version
+        for name, version in versions.items()
+        if name in datasets and datasets[name].has_version(version)
+    }
 
 
 def _newest(
     name: str,
     maker: Node | None,
-    datasets: Mapping[str, Any],
+    datasets: Mapping[str, ArtifactDataset],
     chosen: Mapping[str, str],
-    given: Mapping[str, str],
+    requested: Mapping[str, str],
     runs: Runs,
 ) -> dict[str, str]:
-    """Return the newest version that agrees with the chosen ones, and those of the others that it was made from.
+    """Return the newest version that agrees with the chosen ones, and what it was made from.
 
     What one node made belongs together, so half of what a node made does not count.
     """
     obstacle = ""
-    # Who asked for a version may want it with what does not belong to it.
-    for asked in ({}, given) if given else ({},):
+    # A version that the user named may be wanted with what does not belong to it.
+    for exempt in ({}, requested) if requested else ({},):
         for version in datasets[name].versions():
             lineage = runs.versions(version)
-            sources = lineage | dict.fromkeys(
-                [name, *(maker.outputs if maker and lineage else ())], version
-            )
-            wanted = {
-                other: its
-                for other, its in sources.items()
-                if other in datasets and other not in asked
+            siblings = maker.outputs if maker and lineage else ()
+            sources = lineage | dict.fromkeys([name, *siblings], version)
+            sources = {
+                source: source_version
+                for source, source_version in sources.items()
+                if source in datasets and source not in exempt
             }
-            other = next(
+            present = _present(sources, datasets)
+            conflict = next(
                 (
-                    o
-                    for o, its in wanted.items()
-                    if chosen.get(o, its) != its or not _has(datasets, o, its)
+                    source
+                    for source, source_version in sources.items()
+                    if chosen.get(source, source_version) != source_version or source not in present
                 ),
-                "",
+                None,
             )
-            if not other:
-                return wanted
-            lack = (
-                f"the rest belongs to that of run {chosen[other]}"
-                if other in chosen
-                else "that is not there"
+            if conflict is None:
+                return sources
+            reason = "that is not there"
+            if conflict in chosen:
+                reason = f"the rest belongs to that of run {chosen[conflict]}"
+            obstacle = obstacle or (
+                f'"{name}" of run {version} goes with "{conflict}" of run {sources[conflict]}, and'
+                f" {reason}: {_REMEDY}"
             )
-            told = (
-                f'"{name}" of run {version} goes with "{other}" of run {wanted[other]}, and {lack}:'
-                f" {_WAYS_OUT}"
-            )
-            obstacle = obstacle or told
     stage = maker.namespace or maker.name if maker else "?"
     raise AnmiError(
         obstacle
         or f'nothing has been saved as "{name}" yet: run the pipeline that makes it first ({stage})'
     )
-
-
-def _has(datasets: Mapping[str, Any], name: str, version: str) -> bool:
-    dataset = datasets.get(name)
-    return dataset is not None and bool(
-        dataset._exists_function(str(dataset._get_versioned_path(version)))
-    )
-
-
-def _load(dataset: Any, version: str) -> None:
-    dataset._version = Version(version, dataset._version.save)
