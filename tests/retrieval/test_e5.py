@@ -173,7 +173,7 @@ def test_pieces_that_a_tokenizer_does_not_know_hold_no_characters() -> None:
     assert pieces_of(words, tokenizer) == [["foxes"], ["[UNK]"]]
     assert spelling_of(words, np.array([1, 9]), tokenizer).characters_a_piece == 0.5
     assert spelling_of(words, np.array([1, 9]), tokenizer).whole == 0.1
-    assert spelling_of(words, np.array([3, 5]), tokenizer).known == 0.5
+    assert spelling_of(words, np.array([3, 5]), tokenizer).spelled == 0.5
     assert spelling_of([], np.array([]), tokenizer) == (0, 0, 0)
 
 

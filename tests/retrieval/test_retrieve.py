@@ -191,7 +191,9 @@ def slow(retrieve: Retrieve, queries: Queries) -> list[tuple[list[int], Row, Row
     """Documents in order, and what is said of each and of each positive, query by query."""
     found: list[tuple[list[int], Row, Row]] = []
     for number, text in enumerate(queries.texts):
-        known = [int(p) for p in [*queries.positives[number], queries.own[number]] if p >= 0]
+        known = [
+            int(p) for p in [*queries.positives[number], queries.query_documents[number]] if p >= 0
+        ]
         groups = {group_of(p) for p in known}
         barred = {d for d in range(len(retrieve.related)) if group_of(d) in groups}
         said: Row = {d: {"source": 0.0} for d in range(len(retrieve.related))}

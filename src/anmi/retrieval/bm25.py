@@ -1,4 +1,4 @@
-"""BM25 searches the whole corpus, by Lucene's formula (``bm25s``) or by the package ``rank_bm25``."""
+"""BM25 searches the whole corpus, by Lucene's formula (``bm25s``) or by ``rank_bm25``."""
 
 from __future__ import annotations
 
@@ -60,8 +60,12 @@ class BM25Index:
         self._engine = engine
         self.settings = settings
         self.tokenize = for_queries(tokenize)
-        self._okapi = okapi[0] if okapi else None
-        self._terms_of_okapi = okapi[1] if okapi else None
+        self._okapi = okapi
+
+    @property
+    def is_okapi(self) -> bool:
+        """Whether rank_bm25 scores and orders documents."""
+        return self._okapi is not None
 
     @staticmethod
     def build(
@@ -92,18 +96,16 @@ class BM25Index:
             idf = np.array([(k1 + 1) * okapi.idf.get(term, 0.0) for term in terms.vocabulary])
         scale = k1 * ((1 - b) + b * lengths / max(lengths.mean(), 1e-9))
         weights = np.empty(len(counts.data), np.float32)
-        for first in range(0, len(lengths), _DOCUMENTS):
-            ends = counts.indptr[first : first + _DOCUMENTS + 1]
-            some = slice(ends[0], ends[-1])
-            document_scale = np.repeat(scale[first : first + _DOCUMENTS], np.diff(ends))
-            weights[some] = idf[counts.indices[some]] * (
-                counts.data[some] / (document_scale + counts.data[some])
-            )
+        for start in range(0, len(lengths), _DOCUMENTS):
+            ends = counts.indptr[start : start + _DOCUMENTS + 1]
+            block = slice(ends[0], ends[-1])
+            document_scale = np.repeat(scale[start : start + _DOCUMENTS], np.diff(ends))
+            saturation = counts.data[block] / (document_scale + counts.data[block])
+            weights[block] = idf[counts.indices[block]] * saturation
         postings = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
         index = bm25s.BM25(method="lucene", k1=k1, b=b)
-        index.scores = {name: getattr(postings, name) for name in _ARRAYS} | {
-            "num_docs": len(lengths)
-        }
+        index.scores = {name: getattr(postings, name) for name in _ARRAYS}
+        index.scores["num_docs"] = len(lengths)
         index.vocab_dict = terms.vocabulary
         index.nonoccurrence_array = None
         index.unique_token_ids_set = set(terms.vocabulary.values())
@@ -113,11 +115,11 @@ class BM25Index:
 
     def save(self, path: Path) -> None:
         """Write the index into the folder ``path``."""
-        if self._terms_of_okapi is None:
+        if self._okapi is None:
             self._engine.save(str(path))
         else:
             (path / _TERMS).mkdir(parents=True, exist_ok=True)
-            self._terms_of_okapi.save(path / _TERMS)
+            self._okapi[1].save(path / _TERMS)
         write_json(path / _SETTINGS, self.settings)
 
     @staticmethod
@@ -151,18 +153,18 @@ class BM25Index:
         return np.where(scores == 0, np.int32(PADDING), documents), scores
 
     def search_and_look(
-        self, queries: Sequence[str], k: int, wanted: Int32s
+        self, queries: Sequence[str], k: int, documents: Int32s
     ) -> tuple[Int32s, Float32s, Float32s]:
-        """Return what :meth:`search` does, and the scores of ``wanted`` documents [Q, W]; NaN of padding, -1.
+        """Return what :meth:`search` does, and the scores of documents [Q, M]; NaN of padding, -1.
 
         By rank_bm25 the list goes on with documents that share no term.
         """
 
-        def look(part: slice, full: Float32s) -> Float32s:
-            documents = wanted[part]
-            return np.where(documents < 0, np.nan, in_rows(full, np.maximum(documents, 0)))
+        def look(block: slice, full: Float32s) -> Float32s:
+            return in_rows(full, np.maximum(documents[block], 0))
 
-        return self._searched(queries, k, look)
+        best_documents, best_scores, scores = self._searched(queries, k, look)
+        return best_documents, best_scores, np.where(documents < 0, np.float32(np.nan), scores)
 
     def search_of(self, queries: Sequence[str]) -> tuple[Search, Float32s]:
         """Return the search for some queries, and the spread of the scores that it sets.
@@ -183,23 +185,23 @@ class BM25Index:
         self, queries: Sequence[str], k: int, look: Callable[[slice, Float32s], Float32s]
     ) -> tuple[Int32s, Float32s, Float32s]:
         k = min(k, self.settings["documents"])
-        first = best if self._okapi is None else _first
-        parts = ((*first(full, k), look(part, full)) for part, full in self.scored(queries, k))
-        documents, scores, looked_up = map(np.concatenate, zip(*parts, strict=True))
+        rank = _first if self.is_okapi else best
+        blocks = ((*rank(full, k), look(block, full)) for block, full in self.scored(queries, k))
+        documents, scores, looked_up = map(np.concatenate, zip(*blocks, strict=True))
         return documents, scores, looked_up.astype(np.float32)
 
     def places(self, queries: Sequence[str], documents: Int32s) -> Float32s:
         """Return the places of documents [Q, M] in rank_bm25's order, from 1; NaN of padding."""
         places = [
-            1 + in_rows(np.argsort(_first(full, None)[0]), np.maximum(documents[part], 0))
-            for part, full in self.scored(queries, 0)
+            1 + in_rows(np.argsort(_first(full, None)[0]), np.maximum(documents[block], 0))
+            for block, full in self.scored(queries, 0)
         ]
         return np.where(documents < 0, np.nan, np.concatenate(places)).astype(np.float32)
 
     def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Float32s]]:
         """Yield some queries at a time with the scores of all N documents; use before the next.
 
-        They are float32 [part, N]; those of rank_bm25 are float64, as the package gives them.
+        They are float32 [block, N]; those of rank_bm25 are float64, as the package gives them.
 
         Parameters
         ----------
@@ -215,32 +217,32 @@ class BM25Index:
         count = self.settings["documents"]
         if self._okapi is not None:
             for row, tokens in enumerate(rows):
-                yield slice(row, row + 1), self._okapi.get_scores(tokens)[None, :]
+                yield slice(row, row + 1), self._okapi[0].get_scores(tokens)[None, :]
             if rows:
                 return
         # Few enough to stay near the processor's caches, which is where the time goes.
         step = max(1, _CELLS // max(count, width, 1))
         room = np.zeros((min(step, len(rows)), count), np.float32)
         for start in range(0, max(len(rows), 1), step):
-            part = slice(start, start + step)
-            full = room[: len(rows[part])]
+            block = slice(start, start + step)
+            full = room[: len(rows[block])]
             full.fill(0)
             # As bm25s does itself, in the same order, less the scores that it makes anew for each
             # query.
-            add_postings(*self._terms(rows[part]), *self._postings, full)
-            yield part, full
+            add_postings(*self._terms(rows[block]), *self._postings, full)
+            yield block, full
 
     def _terms(self, rows: list[list[str]]) -> tuple[Int64s, Int64s]:
         """Return the row and the number of each known token, accents aside if need be, [T] each."""
-        number = self._engine.vocab_dict
-        terms = (
-            (row, token if token in number else unaccented(token))
-            for row, tokens in enumerate(rows)
-            for token in tokens
-        )
-        numbers = [(row, number[token]) for row, token in terms if token in number]
-        pairs = np.array(numbers, np.int64).reshape(-1, 2)
-        return pairs[:, 0].copy(), pairs[:, 1].copy()
+        vocabulary = self._engine.vocab_dict
+        pairs = []
+        for row, tokens in enumerate(rows):
+            for token in tokens:
+                term = token if token in vocabulary else unaccented(token)
+                if term in vocabulary:
+                    pairs.append((row, vocabulary[term]))
+        term_rows, terms = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
+        return term_rows, terms
 
     def vectors(self) -> tuple[sparse.csr_matrix, list[str]]:
         """Return the weights of terms in documents, float32 [N, V], and the V terms.
@@ -248,11 +250,10 @@ class BM25Index:
         The score of a document is the sum over the terms of a query, as often as each occurs in it.
         """
         starts, documents, weights = self._postings
-        terms = sorted(self._engine.vocab_dict, key=self._engine.vocab_dict.__getitem__)[
-            : len(starts) - 1
-        ]
+        terms = sorted(self._engine.vocab_dict, key=self._engine.vocab_dict.__getitem__)
         shape = (self.settings["documents"], len(starts) - 1)
-        return sparse.csc_matrix((weights, documents, starts), shape).tocsr(), terms
+        matrix = sparse.csc_matrix((weights, documents, starts), shape).tocsr()
+        return matrix, terms[: shape[1]]
 
     @property
     def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], Float32s]:

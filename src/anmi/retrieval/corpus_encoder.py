@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,9 +73,9 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     Deerwester et al., "Indexing by latent semantic analysis", JASIS 41, 1990.
     """
     read = np.sort(np.random.default_rng(seed).permutation(len(texts))[:READ])
-    parts = [part for text in taken(texts, read) for part in _PART.findall(text)]
-    counts, column_of_word = counted_texts(parts, lowered_words, alone=True)
-    words = list(column_of_word)
+    stretches = [*chain.from_iterable(map(_PART.findall, taken(texts, read)))]
+    counts, vocabulary = counted_texts(stretches, lowered_words, alone=True)
+    words = list(vocabulary)
     if not words:
         raise AnmiError(
             f"the {len(texts)} documents hold no word, so that they have no encoder of their own"
@@ -82,27 +83,24 @@ def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tup
     times = np.asarray(counts.sum(axis=0)).ravel()
     weight = np.float32(1.0 if spelling_of(words, times, spelled).knows_script else 0.5)
     tokenizer = _of_pieces(words, times)
-    number = tokenizer.get_vocab()
-    names = sorted(number, key=number.__getitem__)
-    counts = counts @ counted(
-        [encoding.tokens for encoding in tokenizer.encode_batch(words)], number, grow=False
-    )
+    numbers = tokenizer.get_vocab()
+    pieces = sorted(numbers, key=numbers.__getitem__)
+    word_pieces = [encoding.tokens for encoding in tokenizer.encode_batch(words)]
+    counts = counts @ counted(word_pieces, numbers, grow=False)
     occurrences = np.asarray(counts.sum(axis=0)).ravel()
     occurrences[0] = 0
     table, idf = _latent(counts, seed)
-    is_spelled = np.array(
-        [len(row) > 0 and UNKNOWN not in row for row in pieces_of(names, spelled)]
-    )
+    rows = pieces_of(pieces, spelled)
+    is_spelled = np.array([len(row) > 0 and UNKNOWN not in row for row in rows])
     # What only one document has leads to that document by its own half, and asking for it takes
     # half of the time. Where there are fewer documents than dimensions that half is narrow, of a
     # single document one number.
     frequency = counts.getnnz(axis=0) * (is_spelled & (occurrences > 0))
     distilled = np.flatnonzero(frequency >= (2 if counts.shape[0] >= HALF else 1))
     if len(distilled):
-        meaning = np.zeros((len(names), min(HALF, len(distilled))), np.float32)
-        meaning[distilled] = _principal(
-            distil([names[place] for place in distilled]), occurrences[distilled], meaning.shape[1]
-        )
+        meaning = np.zeros((len(pieces), min(HALF, len(distilled))), np.float32)
+        vectors = distil([pieces[place] for place in distilled])
+        meaning[distilled] = _principal(vectors, occurrences[distilled], meaning.shape[1])
         table = np.hstack([table, weight * meaning])
     table *= idf[:, None]
     table[occurrences == 0] = 0
@@ -128,11 +126,13 @@ def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
 
     tokenizer = lowering(Unigram())
     order = np.argsort(-times, kind="stable")
-    lengths = np.array(list(map(len, words)))
-    chosen = order[np.cumsum(lengths[order]) - lengths[order] < _LEARNED].tolist()
+    lengths = np.array(list(map(len, words)))[order]
+    frequent = order[np.cumsum(lengths) - lengths < _LEARNED].tolist()
     # What no blank interrupts takes time by the square of its length.
-    read = ((UNBROKEN.sub(r"\g<0> ", words[place]) + " ") * int(times[place]) for place in chosen)
-    learn_pieces(tokenizer, read, PIECES, [UNKNOWN])
+    repeated = (
+        (UNBROKEN.sub(r"\g<0> ", words[place]) + " ") * int(times[place]) for place in frequent
+    )
+    learn_pieces(tokenizer, repeated, PIECES, [UNKNOWN])
     return tokenizer
 
 

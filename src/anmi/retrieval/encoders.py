@@ -1,4 +1,4 @@
-"""Bi-encoders are opened by name: the packaged MiniLM, its static distillation, or any sentence-transformers model."""
+"""Bi-encoders are opened by name: MiniLM, its static distillation, or any sentence-transformers."""
 
 from __future__ import annotations
 
@@ -65,16 +65,13 @@ DEFAULTS: Final = EncoderSettings()
 
 
 def check_name(name: str) -> None:
-    """Raise an AnmiError unless ``name`` is known, an existing folder, or like ``organisation/model``."""
-    if not (
-        name in NAMES
-        or is_folder(name)
-        or (name.count("/") == 1 and not name.startswith((".", "/")))
-    ):
-        others = (
-            f"{nearest(name, NAMES)}, or the folder or hub name of a sentence-transformers model"
+    """Raise an AnmiError unless ``name`` is known, a folder, or like ``organisation/model``."""
+    is_hub_name = name.count("/") == 1 and not name.startswith((".", "/"))
+    if not (name in NAMES or is_folder(name) or is_hub_name):
+        raise AnmiError(
+            f'unknown encoder "{name}"; {nearest(name, NAMES)}, or the folder or hub name of a'
+            " sentence-transformers model"
         )
-        raise AnmiError(f'unknown encoder "{name}"; {others}')
 
 
 def place_of(encoder: str, corpus_encoder: Path) -> str:
@@ -142,7 +139,8 @@ class Encoder:
     def fingerprint(self) -> str:
         """A hash of everything that changes its vectors, see :func:`fingerprint`."""
         dimensions = self.settings.dimensions
-        return fingerprint(self.model, *([f"{dimensions} dimensions"] if dimensions else []))
+        extra = [f"{dimensions} dimensions"] if dimensions else []
+        return fingerprint(self.model, *extra)
 
     @property
     def dimensions(self) -> int:
@@ -221,7 +219,7 @@ class Encoder:
         return model
 
     def key(self, role: Role | None) -> str:
-        """Return a hash of all that changes the vector of a text, including the prompt of its role only."""
+        """Return a hash of all that changes the vector of a text, with the prompt of its role."""
         prompt = prompts_of(self.model)[role] if role else ""
         route = [str(role)] if is_routed(self.model) else []
         # Vectors that were normalised in bfloat16, as they once were, are others.
@@ -274,22 +272,18 @@ class Encoder:
             return self.prefix(self.embed(list(texts), role), dimensions)
         # Each commit is a wait for the disk; several workers are to have some of even a small
         # change.
-        at_once = 4096
-        if not is_static(model):
-            at_once = max(1024, kinds.texts_per_block(model))
         if self.run is not None:
-            at_once = 256 if is_static(model) else kinds.texts_per_block(model)
+            texts_per_commit = 256 if is_static(model) else kinds.texts_per_block(model)
+        else:
+            texts_per_commit = 4096 if is_static(model) else max(1024, kinds.texts_per_block(model))
         compute = partial(self._embed_finite, role=role)
         run = self.run or cast(Run, map)
+        is_hidden = not description or None
         with Progress(
-            total=len(texts),
-            desc=description,
-            unit="text",
-            disable=not description or None,
-            delay=2,
+            total=len(texts), desc=description, unit="text", disable=is_hidden, delay=2
         ) as bar:
             vectors = self.store.vectors(
-                self.key(role), texts, compute, at_once, bar, run=run, number=STORED
+                self.key(role), texts, compute, texts_per_commit, bar, run=run, number=STORED
             )
         return self.prefix(vectors, dimensions)
 
@@ -297,11 +291,11 @@ class Encoder:
         """Return the first dimensions of vectors [T, D], at length 1 again where they were."""
         if dimensions == vectors.shape[1]:
             return vectors
-        cut = np.ascontiguousarray(vectors[:, :dimensions])
-        return cut if kinds.is_dot(self.model) else exact.directions(cut)
+        leading = np.ascontiguousarray(vectors[:, :dimensions])
+        return leading if kinds.is_dot(self.model) else exact.directions(leading)
 
     def seconds(self, texts: Sequence[str], role: Role | None = None, sample: int = 100) -> float:
-        """Estimate how long :meth:`encode` takes for the texts that the store lacks, by encoding some.
+        """Estimate how long :meth:`encode` takes for texts that the store lacks, by some of them.
 
         Parameters
         ----------
@@ -334,7 +328,7 @@ class Encoder:
         "lower dense.tokens_per_pass or dense.max_length, or give a smaller model",
     )
     def embed(self, texts: list[str], role: Role | None) -> Float32s:
-        """Compute vectors, float32 [T, D], with the model's prompt for the role and by its weights for it."""
+        """Compute vectors, float32 [T, D], with the model's prompt and weights for the role."""
         model = self.model
         # Never None, which would be the default prompt.
         prompt = prompts_of(model)[role] if role else ""
@@ -347,9 +341,9 @@ class Encoder:
         by_dot = kinds.is_dot(model)
         precision = self.precision
         lengths = self.tokeniser.lengths(texts, role)
-        most = self.settings.tokens_per_pass
-        kinds.check_tokens_per_pass(most, lengths, "dense")
-        tokens = most or kinds.default_tokens_per_pass(model)
+        tokens = self.settings.tokens_per_pass
+        kinds.check_tokens_per_pass(tokens, lengths, "dense")
+        tokens = tokens or kinds.default_tokens_per_pass(model)
         groups = kinds.passes(lengths, tokens, kinds.texts_per_block(model))
         features = (
             self.tokeniser.features([texts[place] for place in group], role) for group in groups
@@ -365,15 +359,15 @@ class Encoder:
         if precision == "bfloat16" or model.device.type != "cpu":
             # Weights are turned into bfloat16 once, not for each pass.
             with kinds.autocast(model, precision):
-                parts = list(map(compute, features))
+                passes = list(map(compute, features))
         elif len(groups) == 1:
             with limited(1):
-                parts = [compute(next(features))]
+                passes = [compute(next(features))]
         else:
             # A pass for each core: cores that share one wait for each other at each step.
-            parts = list(in_threads(compute, features, torch.get_num_threads(), threads=1))
+            passes = list(in_threads(compute, features, torch.get_num_threads(), threads=1))
         # Of a card once, since it would wait each time.
-        vectors = torch.cat(parts).cpu().numpy()
+        vectors = torch.cat(passes).cpu().numpy()
         result = np.empty_like(vectors)
         result[np.concatenate(groups)] = vectors
         return result
@@ -381,12 +375,12 @@ class Encoder:
     def _embed_finite(self, texts: list[str], role: Role | None) -> Float32s:
         """Do what :meth:`embed` does for vectors that are stored; refuse numbers that are none."""
         vectors = self.embed(texts, role)
-        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if len(wrong):
+        places = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(places):
             raise AnmiError(
-                f"the encoder gives no finite vector of {len(wrong):,} of {len(texts):,} texts, such as"
-                f' "{first_line(texts[wrong[0]])}": its weights are damaged, or too large for'
-                " dense.precision; give another model or dense.precision=float32"
+                f"the encoder gives no finite vector of {len(places):,} of {len(texts):,} texts,"
+                f' such as "{first_line(texts[places[0]])}": its weights are damaged, or too large'
+                " for dense.precision; give another model or dense.precision=float32"
             )
         return vectors
 
@@ -430,7 +424,7 @@ def short_name(name: str) -> str:
 
 
 def folder_of(name: str, models: Path) -> Path:
-    """Return where a model lies, fetched from the hub if need be; ``static`` and ``e5`` are made on first use."""
+    """Return where a model lies, fetched or, for ``static`` and ``e5``, made on first use."""
     if name not in NAMES:
         return checked_model(name)
     if name == "e5":
@@ -507,7 +501,8 @@ def _digest(model: Any, prompts: Any, extra: Sequence[str]) -> str:
 # Settings that say where a model comes from or how it is run, not what it computes; the type of the
 # weights is taken from the weights.
 _ORIGIN: Final = re.compile(
-    r"_?name_or_path|transformers_version|architectures|(torch_)?dtype|_?attn_implementation.*|is_local|files_loaded|.*_file"
+    r"_?name_or_path|transformers_version|architectures|(torch_)?dtype|_?attn_implementation.*"
+    r"|is_local|files_loaded|.*_file"
 )
 # What a tokenizer does besides what its Rust backend knows; the last two are those of plain word
 # tokenizers.
@@ -525,7 +520,7 @@ _TOKENIZER_SETTINGS: Final = (
 
 
 def _as_text(value: Any) -> str:
-    """Write a value the same way in every process: dictionaries and sets in the order of what they hold."""
+    """Write a value the same way in every process: dictionaries and sets by what they hold."""
     if isinstance(value, Mapping):
         return f"{{{','.join(sorted(f'{key!r}:{_as_text(item)}' for key, item in value.items()))}}}"
     if isinstance(value, set | frozenset):
@@ -536,20 +531,17 @@ def _as_text(value: Any) -> str:
 
 
 def _modules_of(model: Any) -> list[Any]:
-    """Return what each module does besides its weights: kind of pooling, activation, heads, tokens and their number."""
+    """Return what each module does besides its weights: pooling, activation, heads, tokens."""
     modules: list[Any] = []
     objects: set[int] = set()
     for path, module in model.named_modules():
         if not path:
             continue
-        settings = (
-            module.get_config_dict() if hasattr(module, "get_config_dict") else module.extra_repr()
-        )
+        kind = type(module).__name__
+        settings = getattr(module, "get_config_dict", module.extra_repr)()
         # A router's is that of its routes, and where they differ it warns of it.
-        longest = (
-            None if type(module).__name__ == "Router" else getattr(module, "max_seq_length", None)
-        )
-        modules.append((path, type(module).__name__, settings, longest))
+        longest = None if kind == "Router" else getattr(module, "max_seq_length", None)
+        modules.append((path, kind, settings, longest))
         # The layers of a network share its configuration, the routes of a model may share a
         # tokenizer.
         config: Any = getattr(module, "config", None)
@@ -574,7 +566,7 @@ def _without_origin(value: Any) -> Any:
 
 
 def _tokenizer_settings(tokenizer: Any) -> Any:
-    """Return everything of a tokenizer that changes the tokens of a text and is not set anew at each call."""
+    """Return all of a tokenizer that changes the tokens of a text and is not set at each call."""
     settings = {name: getattr(tokenizer, name, None) for name in _TOKENIZER_SETTINGS}
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
@@ -582,16 +574,11 @@ def _tokenizer_settings(tokenizer: Any) -> Any:
         # fingerprint.
         return settings, json.loads(backend.to_str()) | {"truncation": None, "padding": None}
     vocabulary = tokenizer.get_vocab()
-    made_with = _without_origin(getattr(tokenizer, "init_kwargs", {}))
     # Those of sentence-transformers give their words in the order of their numbers.
     words = vocabulary if isinstance(vocabulary, Mapping) else list(vocabulary)
-    return (
-        settings,
-        type(tokenizer).__name__,
-        words,
-        getattr(tokenizer, "added_tokens_decoder", {}),
-        made_with,
-    )
+    added_tokens = getattr(tokenizer, "added_tokens_decoder", {})
+    arguments = _without_origin(getattr(tokenizer, "init_kwargs", {}))
+    return settings, type(tokenizer).__name__, words, added_tokens, arguments
 
 
 class Progress(tqdm):  # type: ignore[misc]
@@ -604,42 +591,33 @@ class Progress(tqdm):  # type: ignore[misc]
         super().__init__(total=total, desc=desc, **options)
         self.label = desc
         self.encoded = 0
-        self.began = self.told = 0.0
+        self.start_seconds = self.logged_seconds = 0.0
 
     def update(self, n: float | None = 1) -> bool | None:
         """Count ``n`` texts more; tell how many there are, how fast, and how long is left."""
-        now = time.monotonic()
-        if not self.began:
-            self.found = int(n or 0)
-            self.began = self.told = now
+        seconds = time.monotonic()
+        if not self.start_seconds:
+            self.stored = int(n or 0)
+            self.start_seconds = self.logged_seconds = seconds
         self.encoded += int(n or 0)
-        if self.disable and self.label and now - self.told >= _TELLING_SECONDS:
-            self.told = now
-            rate = (self.encoded - self.found) / (now - self.began)
-            minutes = (self.total - self.encoded) / rate / 60
-            log.info(
-                "%s: %s of %s texts, %.0f a second, %.0f minutes left",
-                self.label,
-                f"{self.encoded:,}",
-                f"{self.total:,}",
-                rate,
-                np.ceil(minutes),
-            )
+        if self.disable and self.label and seconds - self.logged_seconds >= _TELLING_SECONDS:
+            self.logged_seconds = seconds
+            rate = (self.encoded - self.stored) / (seconds - self.start_seconds)
+            minutes = np.ceil((self.total - self.encoded) / rate / 60)
+            counts = f"{self.encoded:,} of {self.total:,} texts"
+            pace = f"{rate:.0f} a second, {minutes:.0f} minutes left"
+            log.info("%s: %s, %s", self.label, counts, pace)
         return cast(bool | None, super().update(n))
 
 
 def save_corpus_encoder(
     texts: Texts, folder: Path, seed: int, store: Store, device: str | None
 ) -> None:
-    """Make the encoder of a corpus from the pieces of its words and what MiniLM says of them, and save it."""
+    """Make the encoder of a corpus of the pieces of its words and MiniLM's view of them; save it."""
     from anmi.retrieval.corpus_encoder import corpus_encoder, save
 
     settings = EncoderSettings(encoder="minilm", device=device)
     minilm = Encoder(settings, store.path / "models", store)
-    parts = corpus_encoder(
-        texts,
-        seed,
-        spelled=minilm.model.tokenizer.backend_tokenizer,
-        distil=partial(minilm.encode, description="reading words"),
-    )
-    save(*parts, folder)
+    spelled = minilm.model.tokenizer.backend_tokenizer
+    distil = partial(minilm.encode, description="reading words")
+    save(*corpus_encoder(texts, seed, distil, spelled), folder)

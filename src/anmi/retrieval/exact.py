@@ -1,4 +1,4 @@
-"""Exact nearest neighbours by inner product are found by blocked matrix products with a running threshold.
+"""Blocked matrix products with a running threshold find exact nearest neighbours.
 
 The last bits of a matrix product depend on the shape of its blocks and on the number of threads. So
 products only choose whom to score: a document stays as long as rounding may hide that it is among
@@ -17,7 +17,7 @@ from anmi.ragged import Float32s, Int32s, Int64s, in_rows
 
 
 def best(full: Float32s, k: int) -> tuple[Int32s, Float32s]:
-    """Return the k best documents with their scores, [Q, k]; padded with -1 and 0 where a score is 0.
+    """Return the k best documents with their scores, [Q, k]; -1 and 0 where a score is 0.
 
     Parameters
     ----------
@@ -60,15 +60,17 @@ _KEPT: Final = 4
 
 
 def similarities(queries: Float32s, embeddings: Float32s, documents: Int32s) -> Float32s:
-    """Inner products of each query with its own documents: float32 [Q, M] from [Q, D] and [N, D]; NaN in padding."""
+    """Inner products of queries with documents of theirs, float32 [Q, M]; NaN in padding.
+
+    ``queries`` are [Q, D], ``embeddings`` [N, D] and ``documents`` [Q, M].
+    """
     from anmi.retrieval.sums import dot_products
 
-    values = np.empty(documents.shape, np.float32)
-    dot_products(
-        np.ascontiguousarray(queries, np.float32), np.asarray(embeddings), documents, values
-    )
-    values[documents < 0] = np.nan
-    return values
+    products = np.empty(documents.shape, np.float32)
+    queries = np.ascontiguousarray(queries, np.float32)
+    dot_products(queries, np.asarray(embeddings), documents, products)
+    products[documents < 0] = np.nan
+    return products
 
 
 def lengths(vectors: Float32s) -> Float32s:
@@ -88,7 +90,7 @@ def of_one_length(sizes: Float32s) -> bool:
 
 
 def directions(vectors: Float32s) -> Float32s:
-    """Return vectors at length 1, float32 [N, D]; those that have it but for rounding as they are.
+    """Return vectors at length 1, float32 [N, D]; unchanged if they have it but for rounding.
 
     Examples
     --------
@@ -151,13 +153,13 @@ def nearest(
     rows = _CARD_ROWS if device else _ROWS
     step = max(1, min(rows, _CELLS // max(k, 1)))
     for start in range(0, len(queries) if k else 0, step):
-        some = np.ascontiguousarray(queries[start : start + step], np.float32)
-        candidates = _among_the_best(some, embeddings, k, longest, device)
+        block = np.ascontiguousarray(queries[start : start + step], np.float32)
+        candidates = _among_the_best(block, embeddings, k, longest, device)
         # Vectors of a training that diverged are NaN, and nothing is near them.
-        values = np.nan_to_num(similarities(some, embeddings, candidates), nan=-np.inf)
-        order = np.lexsort((candidates, -values))[:, :k]
+        products = np.nan_to_num(similarities(block, embeddings, candidates), nan=-np.inf)
+        order = np.lexsort((candidates, -products))[:, :k]
         documents[start : start + step] = in_rows(candidates, order)
-        scores[start : start + step] = in_rows(values, order)
+        scores[start : start + step] = in_rows(products, order)
     return documents, scores
 
 
@@ -182,14 +184,14 @@ def _reaching(scores: Any, threshold: Float32s) -> tuple[Int64s, Int64s, Float32
         row, column = np.divmod(high, scores.shape[1])
         return row, column, scores[row, column]
     places = (scores >= scores.new_tensor(threshold)[:, None]).nonzero(as_tuple=True)
-    row, column, values = (np.asarray(part.cpu()) for part in (*places, scores[places]))
+    row, column, values = (np.asarray(tensor.cpu()) for tensor in (*places, scores[places]))
     return row, column, values
 
 
 def _among_the_best(
     queries: Float32s, embeddings: Float32s, k: int, longest: float, device: str | None
 ) -> Int32s:
-    """Return all documents that may be among the k best of each query for all that rounding hides, int32 [Q, ≥ k]."""
+    """Return all documents that, by rounding, may be among a query's k best, int32 [Q, ≥ k]."""
     count, size = embeddings.shape
     # Both sums of D products are off by D roundings at most, each way.
     reach = np.maximum(lengths(queries) * np.float32(longest), np.float32(1))
@@ -221,8 +223,8 @@ def _among_the_best(
             rows = rows[order]
             documents = documents[order]
             values = values[order]
-            kth = np.arange(len(rows)) - np.searchsorted(rows, rows) == k - 1
-            threshold[rows[kth]] = np.maximum(threshold[rows[kth]], values[kth] - slack[rows[kth]])
+            is_kth = np.arange(len(rows)) - np.searchsorted(rows, rows) == k - 1
+            np.maximum.at(threshold, rows[is_kth], values[is_kth] - slack[rows[is_kth]])
             is_above = values >= threshold[rows]
             rows = rows[is_above]
             documents = documents[is_above]

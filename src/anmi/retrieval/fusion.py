@@ -183,24 +183,23 @@ def fuse(
     --------
     >>> bm25 = Ranked(np.array([[3, 1, 7]], np.int32), np.array([[9.0, 4.0, 2.0]], np.float32))
     >>> dense = Ranked(np.array([[1, 5, 3]], np.int32), np.array([[0.8, 0.5, 0.4]], np.float32))
-    >>> found = fuse({"bm25": bm25, "dense": dense}, 2, {"bm25": np.array([2.0]), "dense": 0.1})
-    >>> found.documents.tolist(), found.part_ranks["bm25"].tolist(), found.part_ranks["dense"].tolist()
-    ([[1, 3]], [[2.0, 1.0]], [[1.0, 3.0]])
+    >>> fused = fuse({"bm25": bm25, "dense": dense}, 2, {"bm25": np.array([2.0]), "dense": 0.1})
+    >>> fused.documents.tolist()
+    [[1, 3]]
+    >>> fused.part_ranks["bm25"].tolist(), fused.part_ranks["dense"].tolist()
+    ([[2.0, 1.0]], [[1.0, 3.0]])
     """
     union = aligned(lists)
     part_weights = weights or equal(lists)
     if method == "rrf":
         scores = fused_rank(*union.part_ranks.values())
     else:
-        scores = mixed(
-            [part_weights[name] for name in lists],
-            [*comparable(union, lists, spreads or {}).values()],
-        )
+        part_scores = comparable(union, lists, spreads or {})
+        scores = mixed([part_weights[name] for name in lists], [*part_scores.values()])
     scores = np.where(union.documents == PADDING, -np.inf, scores)
     best = _taken(union._replace(scores=scores), np.argsort(-scores, kind="stable")[:, :k])
-    return best._replace(
-        scores=np.where(best.documents == PADDING, 0, best.scores).astype(np.float32)
-    )
+    scores = np.where(best.documents == PADDING, 0, best.scores).astype(np.float32)
+    return best._replace(scores=scores)
 
 
 def alone(lists: Lists, part: str, k: int) -> Fused:
@@ -246,14 +245,14 @@ def equal(parts: Mapping[str, Any]) -> dict[str, float]:
 
 
 def aligned(lists: Lists) -> Fused:
-    """Return all documents of the lists with the scores and ranks by each; the scores of the hybrid are 0.
+    """Return all documents of the lists with the scores and ranks by each; fused scores are 0.
 
     They stand in the order of their reciprocal ranks, then of the corpus; a stable sort keeps it
     between equal scores.
     """
-    every = np.concatenate([part.documents for part in lists.values()], axis=1)
-    (union,) = compacted(np.sort(repeats_blanked(every)))
-    size = int(every.max(initial=0)) + 2
+    documents = np.concatenate([part.documents for part in lists.values()], axis=1)
+    (union,) = compacted(np.sort(repeats_blanked(documents)))
+    size = int(documents.max(initial=0)) + 2
     keys = np.arange(len(union))[:, None] * size + np.where(union == PADDING, size - 1, union)
     ranks = dict[str, Float32s]()
     scores = dict[str, Float32s]()
@@ -267,7 +266,7 @@ def aligned(lists: Lists) -> Fused:
     return _taken(Fused(union, np.zeros(union.shape, np.float32), ranks, scores), order)
 
 
-def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float32s]:
+def comparable(union: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float32s]:
     """Return the scores of aligned documents by each part, in units of its spread, [Q, M] each.
 
     Where the spread is 0, as with a query that shares no term with any document, all are 0.
@@ -279,17 +278,18 @@ def comparable(found: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float3
         padding = 0 if name in _OF_TERMS else np.inf
         listed = np.where(part.documents == PADDING, padding, part.scores)
         lowest = listed.min(axis=1, initial=np.inf, keepdims=True)
-        values = found.part_scores[name]
-        filled = np.where(np.isnan(values), np.where(np.isfinite(lowest), lowest, 0), values)
-        spread = np.asarray(spreads.get(name, 1.0), np.float32)
-        unit = spread.reshape(-1, 1)
-        scaled[name] = np.divide(
-            filled, unit, out=np.zeros(filled.shape, np.float32), where=unit > 0
-        )
+        lowest[~np.isfinite(lowest)] = 0
+        scores = union.part_scores[name]
+        filled = np.where(np.isnan(scores), lowest, scores)
+        spread = np.asarray(spreads.get(name, 1.0), np.float32).reshape(-1, 1)
+        scaled[name] = np.zeros(filled.shape, np.float32)
+        np.divide(filled, spread, out=scaled[name], where=spread > 0)
     return scaled
 
 
 def _taken(ranking: Fused, order: NDArray[np.intp]) -> Fused:
-    listed: Any = (in_rows(values, order) for values in ranking[:2])
-    parts = ({name: in_rows(part[name], order) for name in part} for part in ranking[2:])
-    return Fused(*listed, *parts)
+    ranks, scores = (
+        {name: in_rows(values, order) for name, values in by_part.items()}
+        for by_part in (ranking.part_ranks, ranking.part_scores)
+    )
+    return Fused(in_rows(ranking.documents, order), in_rows(ranking.scores, order), ranks, scores)

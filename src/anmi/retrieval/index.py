@@ -1,4 +1,4 @@
-"""Vectors of documents get an index: directions a dense one, exact or by FAISS, weights of terms an inverted one."""
+"""Vectors of documents get an index: dense ones exact or by FAISS, weights of terms inverted."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ class DenseIndex:
     @staticmethod
     def load(path: Path) -> DenseIndex:
         """Open an index, the vectors of an exact one memory-mapped."""
-        settings, ids = (read_json(path / name) for name in (_SETTINGS, "document_ids.json"))
+        settings = read_json(path / _SETTINGS)
+        ids = read_json(path / "document_ids.json")
         if (path / _VECTORS).exists():
             return DenseIndex(np.asarray(np.load(path / _VECTORS, mmap_mode="r")), settings, ids)
         import faiss
@@ -96,7 +97,7 @@ class DenseIndex:
         return DenseIndex(faiss.read_index(str(path / _FAISS)), settings, ids)
 
     def search(self, queries: Float32s, k: int) -> tuple[Int32s, Float32s]:
-        """Return the k nearest documents of each query vector: int32 [Q, k] best first (-1 where none) and scores."""
+        """Return the k nearest documents of each query, int32 [Q, k], -1 where none, and scores."""
         k = min(k, self.settings["documents"])
         queries = np.ascontiguousarray(queries, np.float32)
         if self.exact is not None:
@@ -111,7 +112,7 @@ class DenseIndex:
 
     @property
     def exact(self) -> Float32s | None:
-        """The vectors that are searched, float32 [N, D], not copied; None where they are not searched as they are."""
+        """The vectors themselves, float32 [N, D]; None where FAISS searches in their place."""
         return self._engine if isinstance(self._engine, np.ndarray) else None
 
     def vectors(self) -> Float32s:
@@ -122,7 +123,7 @@ class DenseIndex:
 
 
 def _save(path: Path, vectors: Float32s) -> None:
-    """Write vectors; where they are all of another artifact, which nobody changes, as a second name of its file."""
+    """Write vectors; those of another artifact, which nobody changes, as a link to its file."""
     mapped = vectors.base
     if isinstance(mapped, np.memmap) and mapped.filename and vectors.flags.c_contiguous:
         source = Path(mapped.filename)
@@ -177,11 +178,8 @@ class SparseIndex:
     def __init__(self, postings: sparse.csr_matrix, document_ids: list[str]) -> None:
         self.postings = postings
         self.document_ids = document_ids
-        self.settings = {
-            "kind": "inverted",
-            "documents": postings.shape[1],
-            "terms": postings.shape[0],
-        }
+        terms, documents = postings.shape
+        self.settings = {"kind": "inverted", "documents": documents, "terms": terms}
 
     @staticmethod
     def build(
@@ -222,18 +220,19 @@ class SparseIndex:
         return SparseIndex(heavy.T.tocsr(), list(document_ids))
 
     def search(self, queries: sparse.csr_matrix, k: int) -> tuple[Int32s, Float32s]:
-        """Return the best documents of each query by inner product, as :meth:`anmi.retrieval.bm25.BM25Index.search`.
+        """Return the best documents of each query by inner product.
 
         ``queries`` are float32 [Q, V]; documents int32 [Q, k] are padded with -1 where fewer share
         a term.
         """
         k = min(k, len(self.document_ids))
-        count = queries.shape[0]
-        documents = np.zeros((count, k), np.int32)
-        scores = np.zeros((count, k), np.float32)
+        documents = np.zeros((queries.shape[0], k), np.int32)
+        scores = np.zeros(documents.shape, np.float32)
         step = max(1, _CELLS // len(self.document_ids))
-        for part in (slice(start, start + step) for start in range(0, count, step)):
-            documents[part], scores[part] = exact.best((queries[part] @ self.postings).toarray(), k)
+        for start in range(0, len(documents), step):
+            block = slice(start, start + step)
+            products = (queries[block] @ self.postings).toarray()
+            documents[block], scores[block] = exact.best(products, k)
         return documents, scores
 
     def save(self, path: Path) -> None:
@@ -284,28 +283,25 @@ class TermTable:
         rows = [np.unique(np.asarray(encoding.ids, np.int64)) for encoding in encoded]
         tokens = np.concatenate([np.zeros(0, np.int64), *rows])
         starts = np.cumsum([0, *map(len, rows)])
-        terms = sparse.csr_matrix(
-            (self.weights[tokens], tokens, starts), (len(rows), len(self.weights))
-        )
+        shape = (len(rows), len(self.weights))
+        terms = sparse.csr_matrix((self.weights[tokens], tokens, starts), shape)
         terms.eliminate_zeros()
         return terms
 
     def by_token(self) -> dict[str, float]:
         """Return the weight of every token by its name, those of weight 0 left out."""
-        held = np.flatnonzero(self.weights).tolist()
         return {
             self.tokenizer.id_to_token(token): round(float(self.weights[token]), 5)
-            for token in held
+            for token in np.flatnonzero(self.weights).tolist()
         }
 
 
 def term_table(folder: Path) -> TermTable | None:
-    """Read the queries' side of the folder of an inference-free sparse retriever; None where it is anything else."""
+    """Read the queries' side of an inference-free sparse retriever; None of another folder."""
     try:
-        types = read_json(folder / "router_config.json")
-        place = folder / next(
-            name for name in types["structure"]["query"] if types["types"][name] == _TABLE
-        )
+        router = read_json(folder / "router_config.json")
+        modules = router["structure"]["query"]
+        place = folder / next(name for name in modules if router["types"][name] == _TABLE)
     except (FileNotFoundError, KeyError, StopIteration):
         return None
     from safetensors.numpy import load_file
@@ -316,10 +312,10 @@ def term_table(folder: Path) -> TermTable | None:
     tokenizer.no_truncation()
     weights = load_file(place / "model.safetensors")["weight"].astype(np.float32)
     if (count := tokenizer.get_vocab_size()) != len(weights):
-        mismatch = (
-            f"{place}: the tokenizer has {count:,} tokens and the table {len(weights):,} weights"
+        raise AnmiError(
+            f"{place}: the tokenizer has {count:,} tokens and the table {len(weights):,} weights;"
+            " take both from one model, or train it again"
         )
-        raise AnmiError(f"{mismatch}; take both from one model, or train it again")
     return TermTable(tokenizer, weights)
 
 
@@ -332,9 +328,10 @@ _MOST: Final = 2000
 
 
 def build_index(vectors: Vectors, document_ids: list[str], kind: str = "flat") -> Index:
-    """Index the vectors of documents, [N, D] or, of a sparse retriever, [N, V]; ``kind`` is that of a dense index.
+    """Index the vectors of documents, [N, D] or, of a sparse retriever, [N, V].
 
-    Of sparse documents the lightest terms are left out, see :data:`SHARE`.
+    ``kind`` is that of a dense index. Of sparse documents the lightest terms are left out, see
+    :data:`SHARE`.
     """
     if isinstance(vectors, sparse.spmatrix):
         return SparseIndex.build(vectors, document_ids, SHARE)
@@ -347,14 +344,14 @@ def load_index(path: Path) -> Index:
 
 
 def row_products(left: Vectors, right: Vectors) -> Float64s:
-    """Return the inner product of each row with the row beside it, float64 [R], of two [R, D] of the same kind."""
+    """Return the inner product of each row with the row beside it, float64 [R], of two [R, D]."""
     if isinstance(left, sparse.spmatrix):
         return np.asarray(left.multiply(right).sum(axis=1), np.float64).ravel()
     return np.asarray(np.einsum("rd,rd->r", left, right, dtype=np.float64))
 
 
 def spread_of_scores(queries: Vectors, documents: Vectors) -> float:
-    """Return the standard deviation of a query's inner products with all documents, the mean over queries.
+    """Return the standard deviation of inner products with all documents, the mean over queries.
 
     Parameters
     ----------
@@ -364,8 +361,10 @@ def spread_of_scores(queries: Vectors, documents: Vectors) -> float:
     Examples
     --------
     >>> documents = np.array([[1, 0], [0, 1]], np.float32)
-    >>> spread_of_scores(documents[:1], documents), spread_of_scores(documents[:0], sparse.csr_matrix(documents))
-    (0.5, 0.5)
+    >>> spread_of_scores(documents[:1], documents)
+    0.5
+    >>> spread_of_scores(documents[:0], sparse.csr_matrix(documents))
+    0.5
     """
     sample = (queries if queries.shape[0] else documents)[:_MOST].astype(np.float64)
     count = max(documents.shape[0], 1)

@@ -1,4 +1,4 @@
-"""Functions for all encoders: they tell the kind, find prompts, choose device and precision, and load quietly.
+"""For all encoders: their kind and prompts, the device and precision they run in, quiet loading.
 
 An encoder that was trained with ``query: `` and ``passage: `` is another one without them. So
 prompts belong to the model: they are settled once, when it is loaded, and whoever encodes, trains
@@ -34,14 +34,14 @@ _TABLES: Final = ("StaticEmbedding", "SparseStaticEmbedding", "LexicalExpansion"
 @contextmanager
 def quieter(*names: str, level: int = logging.ERROR) -> Iterator[None]:
     """Let loggers report only errors, or whatever is at least as severe as ``level``."""
-    levels = [(logger, logger.level) for logger in map(logging.getLogger, names)]
+    loggers = {logger: logger.level for logger in map(logging.getLogger, names)}
     try:
-        for logger, _ in levels:
+        for logger in loggers:
             logger.setLevel(level)
         yield
     finally:
-        for logger, before in levels:
-            logger.setLevel(before)
+        for logger, saved_level in loggers.items():
+            logger.setLevel(saved_level)
 
 
 @contextmanager
@@ -84,10 +84,8 @@ def is_static(model: SentenceTransformer | TokenTable) -> bool:
     """Tell whether the model looks tokens up in tables instead of running a network."""
     if isinstance(model, TokenTable):
         return True
-    first = (
-        [route[0] for route in model[0].sub_modules.values()] if is_routed(model) else [model[0]]
-    )
-    return all(type(module).__name__ in _TABLES for module in first)
+    routes = model[0].sub_modules.values() if is_routed(model) else [model]
+    return all(type(modules[0]).__name__ in _TABLES for modules in routes)
 
 
 def is_routed(model: SentenceTransformer | TokenTable) -> bool:
@@ -96,12 +94,12 @@ def is_routed(model: SentenceTransformer | TokenTable) -> bool:
 
 
 def is_sparse(model: Any) -> bool:
-    """Tell whether the model gives weights of terms, compared by inner products, instead of directions."""
+    """Tell whether the model gives weights of terms, compared by inner products."""
     return type(model).__name__ == "SparseEncoder"
 
 
 def is_dot(model: Any) -> bool:
-    """Tell whether vectors of a dense model are compared by inner products as they are, whatever their length."""
+    """Tell whether vectors of a dense model are compared by inner products, whatever their length."""
     if is_sparse(model) or getattr(model, "similarity_fn_name", None) != "dot":
         return False
     if isinstance(model, TokenTable):
@@ -160,7 +158,7 @@ def pad_by_end(model: Any) -> None:
 
 
 def in_float32(model: Any) -> Any:
-    """Turn weights into float32, in place, whatever they were saved as, which ``saved_as`` of the model says.
+    """Turn weights into float32, in place; ``saved_as`` of the model says what they were saved as.
 
     In float16 steps of training overflow, in bfloat16 small ones are lost, and a text has other
     vectors in other company; what computes in less is for the precision to say.
@@ -189,11 +187,11 @@ def default_tokens_per_pass(model: Any) -> int:
     return max(_TOKENS, 1 << (memory // _BYTES_PER_TOKEN).bit_length() - 1)
 
 
-def check_tokens_per_pass(most: int | None, lengths: Int64s, prefix: str) -> None:
+def check_tokens_per_pass(tokens: int | None, lengths: Int64s, prefix: str) -> None:
     """Raise an AnmiError where the setting of that prefix is less than the tokens of a text."""
-    if most is not None and lengths.max(initial=0) > most:
+    if tokens is not None and lengths.max(initial=0) > tokens:
         raise AnmiError(
-            f"a text has {lengths.max():,} tokens, and {prefix}.tokens_per_pass={most} is less:"
+            f"a text has {lengths.max():,} tokens, and {prefix}.tokens_per_pass={tokens} is less:"
             f" raise it, or lower {prefix}.max_length"
         )
 
@@ -365,7 +363,7 @@ class EncoderSettings(BaseModel):
 
 
 def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:
-    """Return what a model puts before texts of each role, ``query`` and ``document``; empty for nothing.
+    """Return what a model puts before texts of each role, ``query`` and ``document``.
 
     They are the prompts that ``encode_query`` and ``encode_document`` of sentence-transformers use,
     except that an empty prompt ``document`` does not hide one called ``passage`` or ``corpus``:
@@ -376,8 +374,8 @@ def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> prompts_of(SimpleNamespace(prompts={"query": "query: ", "document": "", "passage": "passage: "}))
-    {'query': 'query: ', 'document': 'passage: '}
+    >>> prompts_of(SimpleNamespace(prompts={"query": "q: ", "document": "", "passage": "p: "}))
+    {'query': 'q: ', 'document': 'p: '}
     """
     prompts = getattr(model, "prompts", None) or {}
     document = next((prompts[name] for name in _DOCUMENT if prompts.get(name)), "")
@@ -387,7 +385,7 @@ def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:
 def settle_prompts(
     model: SentenceTransformer | TokenTable, query: str | None = None, document: str | None = None
 ) -> None:
-    """Write a model's prompts, or those that are given in their place, where sentence-transformers looks for them.
+    """Write a model's prompts, or those in their place, where sentence-transformers looks for them.
 
     Afterwards ``encode_query`` and ``encode_document`` use them, also those of the saved model.
 
@@ -398,10 +396,10 @@ def settle_prompts(
     query, document
         Those that are not None win over the model's own.
     """
-    before = dict(model.prompts)
+    saved = dict(model.prompts)
     by_role = prompts_of(model)
-    default = before.get(model.default_prompt_name)
-    if document is None and by_role["document"] != (before.get("document") or ""):
+    default = saved.get(model.default_prompt_name)
+    if document is None and by_role["document"] != (saved.get("document") or ""):
         tell(
             f'documents get the prompt "{by_role["document"]}", which the model calls otherwise'
             ' than "document", so that encode_document of sentence-transformers would leave it out;'
@@ -413,7 +411,7 @@ def settle_prompts(
             " encode_document of sentence-transformers do not; dense.prompt_query and"
             " dense.prompt_document set it"
         )
-    model.prompts = before | by_role
+    model.prompts = saved | by_role
     if query is not None:
         model.prompts[_QUERY] = query
     if document is not None:
@@ -434,11 +432,11 @@ def in_words(prompts: Mapping[str, str]) -> str:
     """
     if not any(prompts.values()):
         return "none"
-    quoted = {
-        role: json.dumps(prompts[role], ensure_ascii=False) if prompts[role] else "none"
-        for role in prompts
-    }
-    return f"{quoted['query']} before queries, {quoted['document']} before documents"
+    query, document = (
+        json.dumps(prompts[role], ensure_ascii=False) if prompts[role] else "none"
+        for role in ("query", "document")
+    )
+    return f"{query} before queries, {document} before documents"
 
 
 @cache

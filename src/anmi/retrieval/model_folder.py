@@ -1,4 +1,4 @@
-"""Folders of models are data: one that names code to be run, or whose weights are pickled, is refused.
+"""Folders of models are data: one that names code to be run, or has pickled weights, is refused.
 
 ``trust_remote_code=False`` keeps the libraries from running code that a model brings. That switch
 was got round before (CVE-2026-4372 of transformers, issue 3801 of sentence-transformers), so what
@@ -33,9 +33,10 @@ _OTHER_RUNTIMES: Final = ("onnx/*", "openvino/*", "coreml/*", "*/onnx/*", "*/ope
 _NO_SETTINGS: Final = re.compile(r"tokenizer\.json|vocab\.json|added_tokens\.json|.*\.index\.json")
 _LARGEST_SETTINGS: Final = 16 << 20
 _OWN_CLASS: Final = re.compile(
-    r"sentence_transformers(\.[a-z]\w*)*\.[A-Z]\w*|anmi\.retrieval\.sparse\.document\.LexicalExpansion"
+    r"sentence_transformers(\.[a-z]\w*)*\.[A-Z]\w*"
+    r"|anmi\.retrieval\.sparse\.document\.LexicalExpansion"
 )
-_ACTIVATION: Final = re.compile(r"torch\.nn(\.modules\.[a-z]\w*)?\.[A-Z]\w*")
+_FOREIGN_ACTIVATION: Final = re.compile(r"(?s)(?!torch\.nn(\.modules\.[a-z]\w*)?\.[A-Z]\w*\Z).*\.")
 # Settings by which transformers and peft import a module or fetch one.
 _NAMES_CODE: Final = (
     "auto_map",
@@ -80,7 +81,7 @@ def verify(file: Path, sha256: str) -> None:
 
 
 def checked_model(name: str) -> Path:
-    """Return the folder of a model, fetched from the hub if it is no folder here, after :func:`check_folder`.
+    """Return the checked folder of a model, fetched from the hub if it is no folder here.
 
     Parameters
     ----------
@@ -106,8 +107,8 @@ def checked_model(name: str) -> Path:
 
 
 @contextmanager
-def loading(what: str, cure: str) -> Iterator[None]:
-    """Say in one sentence why a model cannot be loaded, since libraries raise almost anything about odd settings.
+def loading(model: str, cure: str) -> Iterator[None]:
+    """Say in one sentence why a model cannot be loaded: libraries raise almost anything.
 
     Only one thread loads at a time, since transformers puts empty functions in the place of its own
     meanwhile; two at once would leave them there, and the weights of every later model untied.
@@ -115,25 +116,27 @@ def loading(what: str, cure: str) -> Iterator[None]:
     Raises
     ------
     AnmiError
-        ``what`` could not be loaded, the reason, and the cure; or its files lack weights.
+        The model could not be loaded, the reason, and the cure; or its files lack weights.
     """
     smaller = "give a smaller model, or set dense.device to one that has more"
     try:
-        with LOADING, quiet(), _whole(what), enough_memory(what, smaller):
+        with LOADING, quiet(), _whole(model), enough_memory(model, smaller):
             yield
     except AnmiError:
         raise
     except Exception as error:
-        failure = f"{what} could not be loaded ({first_line(error)}); {cure}"
-        raise AnmiError(f"{failure}, or set ANMI_ONLINE=1 to fetch it from the hub") from error
+        raise AnmiError(
+            f"{model} could not be loaded ({first_line(error)}); {cure}, or set ANMI_ONLINE=1 to"
+            " fetch it from the hub"
+        ) from error
 
 
 _SHOWN_WEIGHTS: Final = 3
 
 
 @contextmanager
-def _whole(what: str) -> Iterator[None]:
-    """Refuse networks whose files lack weights, which transformers fills at random, anew at each load."""
+def _whole(model: str) -> Iterator[None]:
+    """Refuse networks whose files lack weights, which transformers fills at random at each load."""
     from transformers import modeling_utils
 
     log_report = modeling_utils.log_state_dict_report
@@ -143,7 +146,7 @@ def _whole(what: str) -> Iterator[None]:
         if misfits := sorted(report["loading_info"].mismatched_keys):
             key, stored, expected = misfits[0]
             raise AnmiError(
-                f"{what}: {_shown([name for name, *_ in misfits])} of the weights in"
+                f"{model}: {_shown([name for name, *_ in misfits])} of the weights in"
                 f" {report['pretrained_model_name_or_path']} are of another shape than config.json"
                 f" says, {key} of {(*stored,)} and not {(*expected,)}: give files of one model"
             )
@@ -157,11 +160,11 @@ def _whole(what: str) -> Iterator[None]:
         modeling_utils.log_state_dict_report = log_report
     for report in reports:
         folder = Path(report["pretrained_model_name_or_path"])
-        _check_weights(what, folder, report["model"], report["loading_info"])
+        _check_weights(model, folder, report["model"], report["loading_info"])
 
 
-def _check_weights(what: str, folder: Path, network: Any, report: Any) -> None:
-    """Refuse missing weights but those of a pooler that nobody reads, and tell once of weights without a place."""
+def _check_weights(model: str, folder: Path, network: Any, report: Any) -> None:
+    """Refuse missing weights but those of an unread pooler; tell once of weights without a place."""
     missing = sorted(report.missing_keys)
     # Old releases saved a buffer beside the weights.
     unused = sorted(key for key in report.unexpected_keys if not key.endswith("position_ids"))
@@ -173,15 +176,15 @@ def _check_weights(what: str, folder: Path, network: Any, report: Any) -> None:
             network.get_parameter(key).data.zero_()
         missing = [key for key in missing if key not in idle]
     if missing:
-        others = f", which hold {_shown(unused)} instead" if unused else ""
+        instead = f", which hold {_shown(unused)} instead" if unused else ""
         raise AnmiError(
-            f"{what}: of {len(network.state_dict())} weights {_shown(missing)} are missing from the"
-            f" files in {folder}{others}; they would be filled at random, anew at each load, so"
-            f" save the model again as {type(network).__name__}, or give another one"
+            f"{model}: of {len(network.state_dict())} weights {_shown(missing)} are missing from"
+            f" the files in {folder}{instead}; they would be filled at random, anew at each load,"
+            f" so save the model again as {type(network).__name__}, or give another one"
         )
     if unused:
         name = type(network).__name__
-        tell(f"{what}: the files in {folder} hold {_shown(unused)} that {name} does not use")
+        tell(f"{model}: the files in {folder} hold {_shown(unused)} that {name} does not use")
 
 
 def _shown(keys: list[str]) -> str:
@@ -230,16 +233,13 @@ def check_folder(folder: Path, name: str = "") -> None:
                 f"{called}: {path.relative_to(folder)} is not in the format safetensors; save it"
                 " again"
             )
-    places = {
-        path.parent
-        for path in files
-        if path.name.endswith((".safetensors", ".safetensors.index.json"))
-    }
-    others = [path for path in files if path.suffix in _OTHER_WEIGHTS] if not places else []
-    pickled = [
-        path for path in files if _PICKLED.fullmatch(path.name) and path.parent not in places
-    ]
-    for path in [*pickled, *others][:1]:
+    suffixes = (".safetensors", ".safetensors.index.json")
+    safe_folders = {path.parent for path in files if path.name.endswith(suffixes)}
+    pickled = [path for path in files if _PICKLED.fullmatch(path.name)]
+    unsafe = [path for path in pickled if path.parent not in safe_folders]
+    if not safe_folders:
+        unsafe += [path for path in files if path.suffix in _OTHER_WEIGHTS]
+    for path in unsafe[:1]:
         raise AnmiError(
             f"{called} has its weights in {path.relative_to(folder)} and not as safetensors; such"
             " files can run code when they are read, so save it with safe_serialization=True, or"
@@ -299,28 +299,24 @@ def _wrong(key: str, value: Any) -> Iterator[str]:
         yield 'asks for "trust_remote_code"'
     if key in _ATTENTION and "/" in str(value):
         yield f'has "{key}": "{value}", by which code would be fetched'
-    if (
-        key in _ACTIVATIONS
-        and isinstance(value, str)
-        and "." in value
-        and not _ACTIVATION.fullmatch(value)
-    ):
+    if key in _ACTIVATIONS and isinstance(value, str) and _FOREIGN_ACTIVATION.match(value):
         yield f'names the activation "{value}", which is none of torch.nn'
     if key == "chat_template" and isinstance(value, list | Mapping):
         # Saving the tokenizer writes each template to a file of its name (CVE-2026-9856).
-        named = (
-            value
-            if isinstance(value, Mapping)
-            else [item.get("name") for item in value if isinstance(item, Mapping)]
-        )
-        for wrong_name in (str(name) for name in named if not is_plain_name(str(name))):
-            yield f'has a chat template named "{wrong_name}", which can be no file\'s name'
+        names: list[Any] = [*value]
+        if isinstance(value, list):
+            names = [item.get("name") for item in value if isinstance(item, Mapping)]
+        for name in map(str, names):
+            if not is_plain_name(name):
+                yield f'has a chat template named "{name}", which can be no file\'s name'
     # Of plain word embeddings, where a name without a dot is a class of transformers; of a router,
     # class by module.
     kinds = [value] if key == "tokenizer_class" and "." in str(value) else []
-    kinds = list(value.values()) if key == "types" and isinstance(value, Mapping) else kinds
-    for wrong_name in (str(kind) for kind in kinds if not _OWN_CLASS.fullmatch(str(kind))):
-        yield f'names the class "{wrong_name}", which is none of sentence-transformers'
+    if key == "types" and isinstance(value, Mapping):
+        kinds = [*value.values()]
+    for kind in map(str, kinds):
+        if not _OWN_CLASS.fullmatch(kind):
+            yield f'names the class "{kind}", which is none of sentence-transformers'
 
 
 def _is_safetensors(path: Path) -> bool:
@@ -338,7 +334,7 @@ _OTHER_INPUTS: Final = ("vision_config", "audio_config", "image_size", "num_mel_
 
 
 def check_text_model(folder: Path, name: str) -> None:
-    """Refuse a model that takes more than texts, cannot take texts of unlike length at once, or has odd prompts.
+    """Refuse a model that takes more than texts, cannot pad them, or has odd prompts.
 
     Only settings are read, and a tokenizer where they name no padding, so that it is said before a
     run and not in the middle of it.
@@ -371,11 +367,10 @@ def check_text_model(folder: Path, name: str) -> None:
 def check_memory(folder: Path, name: str, device: str) -> None:
     """Refuse weights that a device cannot hold in float32; the system would kill the run."""
     weights = sum(map(_count_weights, folder.rglob("model*.safetensors")))
-    needed = 4 * weights
     memory = _memory_of(device)
-    if needed > memory:
+    if 4 * weights > memory:
         raise AnmiError(
-            f'model "{name}" has {weights:,} weights, which take {needed >> 30:,} GiB in float32,'
+            f'model "{name}" has {weights:,} weights, which take {weights >> 28:,} GiB in float32,'
             f" and {device} has {memory >> 30:,} GiB: give a smaller model, or set dense.device to"
             " one that has more"
         )
@@ -429,7 +424,9 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def check_base(name: str) -> None:
-    """Raise an AnmiError unless a folder holds a masked language model; what the hub has is seen when it is fetched.
+    """Raise an AnmiError unless a folder holds a masked language model.
+
+    What the hub has is seen when it is fetched.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Worker processes retrieve the candidates of a shard from all sources in one pass over its queries."""
+"""Worker processes retrieve candidates of a shard from all sources in one pass over its queries."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ class Queries(NamedTuple):
         Of Q queries.
     positives
         All their relevant documents, int32 [Q, P], padded with -1.
-    own
+    query_documents
         The document that each query is itself or has the text of, int32 [Q], -1 where there is
         none.
     vectors
@@ -37,16 +37,16 @@ class Queries(NamedTuple):
     query_ids: list[str]
     texts: list[str]
     positives: Int32s
-    own: Int32s
+    query_documents: Int32s
     vectors: Float32s
 
 
 @dataclass(frozen=True)
 class Retrieve:
-    """Finds candidates by BM25, by an encoder and at random, each with the scores of both and the ranks in both lists.
+    """Finds candidates by BM25, by an encoder and at random, with their scores and ranks by both.
 
     A rank is 1 + the number of documents of the whole corpus with a higher score, and unknown
-    beyond the last candidate that a source found, or a deeper rank that is asked for: nobody reads
+    beyond the last candidate that a source found, or a deeper rank that is set: nobody reads
     those, and to count them costs as much as the search. Of positives the rank by BM25 is always
     known. By rank_bm25 it is the place in that package's own order, and always known.
 
@@ -97,87 +97,59 @@ class Retrieve:
 
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
+        labels = queries.positives
         excluded = self.related.same_text(
-            np.concatenate([queries.positives, queries.own[:, None]], axis=1)
+            np.concatenate([labels, queries.query_documents[:, None]], axis=1)
         )
-        known_positives = queries.positives
-        queries = queries._replace(positives=self._passages(queries))
-        some = pool.some_of(self.seed, queries.query_ids, queries.positives, self.measured)
-        queries = queries._replace(positives=some)
+        positives = self._passages(queries)
+        positives = pool.some_of(self.seed, queries.query_ids, positives, self.measured)
         drawn = self._drawn(queries.query_ids, excluded)
-        looked_up = np.concatenate([drawn, some, known_positives], axis=1)
         near, near_scores = self._nearest(queries, excluded.shape[1])
-        lexical_documents, scores, values = self._lexical(
-            queries, excluded.shape[1], np.concatenate([looked_up, near], axis=1)
+        looked_up = np.concatenate([drawn, positives, labels, near], axis=1)
+        lexical, lexical_scores, scores = self._lexical(queries, excluded.shape[1], looked_up)
+        widths = [drawn.shape[1], positives.shape[1], labels.shape[1]]
+        drawn_bm25, positive_bm25, label_bm25, near_bm25 = np.split(
+            scores, np.cumsum(widths), axis=1
         )
-        nearest = self._candidates(near, excluded)
-        lexical = self._candidates(lexical_documents, excluded)
-        rank_bounds = {
-            "bm25_rank": pool.known_from(scores, lexical >= 0, self.bm25_depth, self.bm25_ranks),
-            "dense_rank": pool.known_from(
-                near_scores, nearest >= 0, self.dense_depth, self.dense_ranks
-            ),
-        }
-        ends = np.cumsum([drawn.shape[1], some.shape[1], known_positives.shape[1]])
-        random_values, own_values, label_values, near_values = np.split(values, ends, axis=1)
-        documents, source, values = pool.merged(
-            (*_first(self.bm25_depth, lexical, scores), "bm25"),
-            (*_first(self.dense_depth, nearest, near_values), "dense"),
-            (drawn, random_values, "random"),
+        lexical = self._candidates(lexical, excluded)
+        near = self._candidates(near, excluded)
+        documents, source, bm25 = pool.merged(
+            (*_first(self.bm25_depth, lexical, lexical_scores), "bm25"),
+            (*_first(self.dense_depth, near, near_bm25), "dense"),
+            (drawn, drawn_bm25, "random"),
         )
-        best = np.fmax.reduce(label_values, axis=1, keepdims=True)
-        columns, own, of_query = (dict[str, Float32s]() for _ in range(3))
+        columns, positive_columns, query_columns = (dict[str, Float32s]() for _ in range(3))
         if self.bm25 is not None:
-            columns["bm25"] = values
-            own["bm25"] = own_values
-            if self.bm25.settings["engine"] == "rank_bm25":
-                looked_up = np.concatenate([documents, some, known_positives], axis=1)
-                ranks = self.bm25.places(queries.texts, looked_up)
-                ends = np.cumsum([documents.shape[1], some.shape[1]])
-                columns["bm25_rank"], own["bm25_rank"], label_ranks = np.split(ranks, ends, axis=1)
-                best_rank = np.fmin.reduce(label_ranks, axis=1)
-            else:
-                looked_up = np.concatenate([own_values, best], axis=1)
-                ranks = self._higher(queries.texts, looked_up, scores)
-                columns["bm25_rank"] = pool.listed_ranks(values, scores, rank_bounds["bm25_rank"])
-                own["bm25_rank"] = ranks[:, :-1]
-                best_rank = ranks[:, -1]
-            of_query = {"best_bm25": best[:, 0], "best_bm25_rank": best_rank}
-        if self.vectors is not None:
-            cosines = exact.similarities(
-                queries.vectors, self.vectors, np.concatenate([documents, some], axis=1)
+            best = np.fmax.reduce(label_bm25, axis=1, keepdims=True)
+            lowest = pool.known_from(lexical_scores, lexical >= 0, self.bm25_depth, self.bm25_ranks)
+            rank, positive_rank, best_rank = _bm25_ranks(
+                self.bm25,
+                queries.texts,
+                (documents, positives, labels),
+                (bm25, positive_bm25, best),
+                (lexical_scores, lowest),
             )
-            ranks = pool.listed_ranks(cosines, near_scores, rank_bounds["dense_rank"])
-            for name, said in (("dense", cosines), ("dense_rank", ranks)):
-                columns[name] = said[:, : documents.shape[1]]
-                own[name] = said[:, documents.shape[1] :]
-        lists = [columns[name] for name in rank_bounds if name in columns]
-        columns["fused"] = (
-            pool.fused_rank(*lists) if lists else np.zeros(documents.shape, np.float32)
-        )
-        kinds = self.related.kinds(known_positives, documents)
+            columns = {"bm25": bm25, "bm25_rank": rank}
+            positive_columns = {"bm25": positive_bm25, "bm25_rank": positive_rank}
+            query_columns = {"best_bm25": best[:, 0], "best_bm25_rank": best_rank}
+        if self.vectors is not None:
+            lowest = pool.known_from(near_scores, near >= 0, self.dense_depth, self.dense_ranks)
+            for measured, arrays in ((documents, columns), (positives, positive_columns)):
+                arrays["dense"] = exact.similarities(queries.vectors, self.vectors, measured)
+                arrays["dense_rank"] = pool.listed_ranks(arrays["dense"], near_scores, lowest)
+        ranks = [columns[name] for name in ("bm25_rank", "dense_rank") if name in columns]
+        columns["fused"] = pool.fused_rank(*ranks, np.full(documents.shape, np.nan, np.float32))
+        kinds = self.related.kinds(labels, documents)
         columns["related"] = np.where(documents < 0, np.nan, kinds).astype(np.float32)
-        first = pool.median_first(
-            some, own.get("dense", own.get("bm25", np.zeros(some.shape, np.float32)))
-        )
-        order = np.lexsort(
-            (documents, -columns["fused"], source == SOURCES["random"], documents < 0), axis=1
-        )
-        return Candidates(
-            query_ids=np.array(queries.query_ids, dtype=np.str_),
-            positives=in_rows(some, first),
-            documents=in_rows(documents, order),
-            source=in_rows(source, order),
-            columns={name: in_rows(values, order) for name, values in columns.items()},
-            positive_columns={name: in_rows(values, first) for name, values in own.items()},
-            query_columns=of_query,
-        )
+        query_ids = np.array(queries.query_ids, dtype=np.str_)
+        tables = (columns, positive_columns, query_columns)
+        return _in_order(Candidates(query_ids, positives, documents, source, *tables))
 
     def _candidates(self, documents: Int32s, excluded: Int32s) -> Int32s:
-        """Return the documents that may be candidates, int32 [Q, M], and -1 in the place of others."""
+        """Return the documents that may be candidates, int32 [Q, M], and -1 in place of others."""
         candidates = pool.without(documents, excluded)
-        first = self.related.first_of_text[candidates]
-        return np.where(first == candidates, candidates, np.int32(PADDING))
+        is_original = self.related.first_of_text[candidates] == candidates
+        return np.where(is_original, candidates, np.int32(PADDING))
 
     def _drawn(self, query_ids: list[str], excluded: Int32s) -> Int32s:
         """Draw random candidates of each query among the texts of the corpus, int32 [Q, R]."""
@@ -188,39 +160,38 @@ class Retrieve:
 
     def _depth(self, candidates: int, excluded: int) -> int:
         """Return how many documents hold so many candidates, if not most of the best are copies."""
-        first = self.related.first_of_text
-        copies = int(np.count_nonzero(first != np.arange(len(first))))
-        return candidates + excluded + min(copies, _COPIES * candidates)
+        is_copy = self.related.first_of_text != np.arange(len(self.related))
+        return candidates + excluded + min(int(np.count_nonzero(is_copy)), _COPIES * candidates)
 
     def _passages(self, queries: Queries) -> Int32s:
         """Return the positives with the best passages of those that were cut, int32 [Q, P]."""
-        given = queries.positives
-        if self.passages is None or not (self.passages[given[given != PADDING]] >= 0).any():
-            return given
-        lexical = (
-            None if self.bm25 is None else self.bm25.search_and_look(queries.texts, 1, given)[2]
-        )
-        vectors = self.vectors
-        nearest = None if vectors is None else exact.similarities(queries.vectors, vectors, given)
-        return pool.best_passages(given, self.passages, lexical, nearest)
+        positives = queries.positives
+        if self.passages is None or not (self.passages[positives[positives != PADDING]] >= 0).any():
+            return positives
+        lexical = nearest = None
+        if self.bm25 is not None:
+            lexical = self.bm25.search_and_look(queries.texts, 1, positives)[2]
+        if self.vectors is not None:
+            nearest = exact.similarities(queries.vectors, self.vectors, positives)
+        return pool.best_passages(positives, self.passages, lexical, nearest)
 
     def _lexical(
-        self, queries: Queries, excluded: int, wanted: Int32s
+        self, queries: Queries, excluded: int, documents: Int32s
     ) -> tuple[Int32s, Float32s, Float32s]:
-        """Return the best by BM25, deep enough that excluded ones leave enough, and the scores of wanted documents.
+        """Return the best by BM25, enough beside excluded ones, and the scores of ``documents``.
 
         -1 and 0 stand where no more documents share a term with the query. By rank_bm25, as its
         users have it, others fill the list, with a score of 0, and excluded ones count towards its
         length.
         """
         if self.bm25 is None:
-            none = np.empty((len(wanted), 0), np.int32)
-            return none, none.astype(np.float32), np.full(wanted.shape, np.nan, np.float32)
-        depth = self._depth(self.bm25_depth, excluded)
-        deepest = min(max(depth, self.bm25_ranks), len(self.related))
-        if self.bm25.settings["engine"] == "rank_bm25":
-            deepest = min(self.bm25_depth, len(self.related))
-        return self.bm25.search_and_look(queries.texts, deepest, wanted)
+            nothing = np.empty((len(documents), 0), np.float32)
+            unscored = np.full(documents.shape, np.nan, np.float32)
+            return nothing.astype(np.int32), nothing, unscored
+        depth = max(self._depth(self.bm25_depth, excluded), self.bm25_ranks)
+        if self.bm25.is_okapi:
+            depth = self.bm25_depth
+        return self.bm25.search_and_look(queries.texts, min(depth, len(self.related)), documents)
 
     def _nearest(self, queries: Queries, excluded: int) -> tuple[Int32s, Float32s]:
         depth = self._depth(self.dense_depth, excluded) if self.dense_depth else 0
@@ -238,29 +209,75 @@ class Retrieve:
         order = np.lexsort((nearest, -scores))
         return in_rows(nearest, order), in_rows(scores, order)
 
-    def _higher(self, texts: list[str], values: Float32s, listed: Float32s) -> Float32s:
-        """Return the ranks by BM25 of any scores [Q, G]; those below the end of the list are counted."""
-        end = listed[:, -1:] if listed.shape[1] else np.full((len(values), 1), np.inf, np.float32)
-        ranks = pool.listed_ranks(values, listed, end)
-        unknown = np.isnan(ranks) & ~np.isnan(values)
-        rows = np.flatnonzero(unknown.any(axis=1))
-        if self.bm25 is not None and len(rows):
-            below = np.where(unknown, values, np.nan)[rows]
-            for some, full in self.bm25.scored([texts[row] for row in rows], 0):
-                for place, slot in np.argwhere(~np.isnan(below[some])):
-                    row = rows[some][place]
-                    ranks[row, slot] = 1 + np.count_nonzero(full[place] > values[row, slot])
-        return ranks
+
+def _in_order(block: Candidates) -> Candidates:
+    """Put the positive of the median score first, and candidates in order of their fused rank."""
+    unscored = np.zeros(block.positives.shape, np.float32)
+    scores = block.positive_columns.get("dense", block.positive_columns.get("bm25", unscored))
+    median_order = pool.median_first(block.positives, scores)
+    is_random = block.source == SOURCES["random"]
+    keys = (block.documents, -block.columns["fused"], is_random, ~block.filled)
+    order = np.lexsort(keys, axis=1)
+    return replace(
+        block,
+        positives=in_rows(block.positives, median_order),
+        documents=in_rows(block.documents, order),
+        source=in_rows(block.source, order),
+        columns={name: in_rows(values, order) for name, values in block.columns.items()},
+        positive_columns={
+            name: in_rows(values, median_order) for name, values in block.positive_columns.items()
+        },
+    )
 
 
-def _first(depth: int, documents: Int32s, values: Float32s) -> tuple[Int32s, Float32s]:
-    """Return the first documents of each list that are candidates, [Q, depth], with their values."""
-    documents, values = pool.compacted(documents, values)
-    return documents[:, :depth], values[:, :depth]
+def _bm25_ranks(
+    bm25: BM25Index,
+    texts: list[str],
+    documents: tuple[Int32s, Int32s, Int32s],
+    scores: tuple[Float32s, Float32s, Float32s],
+    listed: tuple[Float32s, Float32s],
+) -> tuple[Float32s, Float32s, Float32s]:
+    """Return the ranks of candidates and of positives, and the best rank of any label, [Q].
+
+    Parameters
+    ----------
+    documents
+        Candidates, positives and labels.
+    scores
+        Of candidates and of positives, and the best score of any label.
+    listed
+        Scores of the list, and that from which on it tells ranks.
+    """
+    if bm25.is_okapi:
+        ranks = bm25.places(texts, np.concatenate(documents, axis=1))
+        ends = np.cumsum([array.shape[1] for array in documents[:2]])
+        rank, positive_rank, label_rank = np.split(ranks, ends, axis=1)
+        return rank, positive_rank, np.fmin.reduce(label_rank, axis=1)
+    ranks = _ranks_of(bm25, texts, np.concatenate(scores[1:], axis=1), listed[0])
+    return pool.listed_ranks(scores[0], *listed), ranks[:, :-1], ranks[:, -1]
+
+
+def _ranks_of(bm25: BM25Index, texts: list[str], scores: Float32s, listed: Float32s) -> Float32s:
+    """Return the ranks of any scores [Q, G]; those below the end of the list are counted."""
+    lowest = np.pad(listed, ((0, 0), (1, 0)), constant_values=np.inf)[:, -1:]
+    ranks = pool.listed_ranks(scores, listed, lowest)
+    is_unknown = np.isnan(ranks) & ~np.isnan(scores)
+    rows = np.flatnonzero(is_unknown.any(axis=1))
+    for block, full in bm25.scored([texts[row] for row in rows], 0):
+        for place, row in enumerate(rows[block]):
+            for slot in np.flatnonzero(is_unknown[row]):
+                ranks[row, slot] = 1 + np.count_nonzero(full[place] > scores[row, slot])
+    return ranks
+
+
+def _first(depth: int, documents: Int32s, scores: Float32s) -> tuple[Int32s, Float32s]:
+    """Return the first candidates of each list, [Q, depth], with their scores."""
+    documents, scores = pool.compacted(documents, scores)
+    return documents[:, :depth], scores[:, :depth]
 
 
 def marked(block: Candidates, refuted: pool.Positives) -> Candidates:
-    """Add the column ``marked`` to a block: 0 of candidates that were marked as not relevant, else NaN.
+    """Add the column ``marked`` to a block: 0 of candidates marked as not relevant, else NaN.
 
     What was marked as relevant is a positive, and so no candidate.
 
@@ -269,5 +286,6 @@ def marked(block: Candidates, refuted: pool.Positives) -> Candidates:
     refuted
         The documents that were marked, by query.
     """
-    left = pool.without(block.documents, refuted.of(block.query_ids.tolist()))
-    return block.with_columns({MARKED: np.where(block.filled & (left == PADDING), 0.0, np.nan)})
+    unmarked = pool.without(block.documents, refuted.of(block.query_ids))
+    is_marked = block.filled & (unmarked == PADDING)
+    return block.with_columns({MARKED: np.where(is_marked, 0.0, np.nan)})

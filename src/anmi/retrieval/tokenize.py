@@ -14,7 +14,7 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -92,10 +92,11 @@ _MOST_WORDS: Final = 1 << 20
 _NON_SPACE: Final = re.compile(r"\S+")
 # Snowball's names of the languages for which there is a stemmer.
 SNOWBALL: Final = {
-    "ar": "arabic", "ca": "catalan", "da": "danish", "de": "german", "el": "greek", "en": "english", "es": "spanish",
-    "eu": "basque", "fi": "finnish", "fr": "french", "hi": "hindi", "hu": "hungarian", "id": "indonesian",
-    "it": "italian", "lt": "lithuanian", "ne": "nepali", "nl": "dutch", "no": "norwegian", "pt": "portuguese",
-    "ro": "romanian", "ru": "russian", "sv": "swedish", "ta": "tamil", "tr": "turkish",
+    "ar": "arabic", "ca": "catalan", "da": "danish", "de": "german", "el": "greek",
+    "en": "english", "es": "spanish", "eu": "basque", "fi": "finnish", "fr": "french",
+    "hi": "hindi", "hu": "hungarian", "id": "indonesian", "it": "italian", "lt": "lithuanian",
+    "ne": "nepali", "nl": "dutch", "no": "norwegian", "pt": "portuguese", "ro": "romanian",
+    "ru": "russian", "sv": "swedish", "ta": "tamil", "tr": "turkish",
 }  # fmt: skip
 
 # Those that look at more than what stands between two blanks, and whose tokens are words as they
@@ -109,7 +110,7 @@ RULES: Final = 2
 
 
 def runs_of(texts: Sequence[str]) -> tuple[list[str], Int32s, Int64s]:
-    """Return the different runs between blanks, which of them the texts hold in a row, and where each text begins.
+    """Return the different runs between blanks, those of all texts in a row, and the texts' starts.
 
     Examples
     --------
@@ -117,9 +118,8 @@ def runs_of(texts: Sequence[str]) -> tuple[list[str], Int32s, Int64s]:
     >>> runs, held.tolist(), starts.tolist()
     (['a', 'b'], [0, 1, 0, 1], [0, 3, 4])
     """
-    rows = pc.split_pattern(
-        pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " "), " "
-    )
+    lines = pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " ")
+    rows = pc.split_pattern(lines, " ")
     # Only different runs become strings of Python.
     runs = rows.flatten().dictionary_encode()
     starts = np.concatenate([[0], np.cumsum(pc.list_value_length(rows).to_numpy())])
@@ -136,7 +136,7 @@ def _composed(text: str) -> str:
 
 
 def _lower(text: str, language: str) -> str:
-    """Return a text in lower case, in which a dotted I is an i, and in Turkish and Azerbaijani a dotless one is none.
+    """Return a text in lower case; a dotted I is an i, in Turkish and Azerbaijani a dotless is ı.
 
     Examples
     --------
@@ -153,8 +153,7 @@ def _words(text: str) -> list[str]:
     return (_ASCII_WORD if text.isascii() else _WORD).findall(text)
 
 
-def _stem(language: str) -> Callable[[str], str | None]:
-    """Return a function from a word to its stem, None of a stop word."""
+def _snowball(language: str) -> Tokenize:
     if language not in SNOWBALL:
         raise AnmiError(
             f'no Snowball stemmer for language "{language}"; use tokenizer "ngram" or "whitespace"'
@@ -168,12 +167,6 @@ def _stem(language: str) -> Callable[[str], str | None]:
     @lru_cache(_MOST_WORDS)
     def stem(word: str) -> str | None:
         return None if word in stop else str(stemmer.stemWord(word))
-
-    return stem
-
-
-def _snowball(language: str) -> Tokenize:
-    stem = _stem(language)
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
         words = (map(stem, _words(_lower(text, language))) for text in texts)
@@ -193,9 +186,10 @@ def _kiwi(language: str) -> Tokenize:
     content_tags = ("N", "V", "M", "X", "SL", "SN", "SH")
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
+        morphemes = kiwi.tokenize([UNBROKEN.sub(r"\g<0> ", text) for text in texts])
         return [
-            [t.form.lower() for t in row if t.tag.startswith(content_tags)]
-            for row in kiwi.tokenize([UNBROKEN.sub(r"\g<0> ", text) for text in texts])
+            [morpheme.form.lower() for morpheme in row if morpheme.tag.startswith(content_tags)]
+            for row in morphemes
         ]
 
     return tokenize
@@ -215,27 +209,22 @@ def _jieba(language: str) -> Tokenize:
 
 
 def _ngram(language: str) -> Tokenize:
-    @lru_cache(_MOST_WORDS)
-    def known(word: str) -> list[str]:
-        return _pieces(word, _PIECE)
+    word_pieces = lru_cache(_MOST_WORDS)(_pieces)
 
-    def of_run(found: regex.Match[str]) -> list[str]:
-        run = found[0]
-        if found["dense"]:
-            return _pieces(run, _DENSE_PIECE)
-        return known(run) if len(run) <= _LONGEST_WORD else _pieces(run, _PIECE)
+    def pieces_of(match: regex.Match[str]) -> list[str]:
+        length = _DENSE_PIECE if match["dense"] else _PIECE
+        is_word = length == _PIECE and len(match[0]) <= _LONGEST_WORD
+        return word_pieces(match[0], length) if is_word else _pieces(match[0], length)
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
-        lowered = (_lower(text, language) for text in texts)
-        return [
-            [piece for found in _RUN.finditer(text) for piece in of_run(found)] for text in lowered
-        ]
+        matches = (_RUN.finditer(_lower(text, language)) for text in texts)
+        return [[*chain.from_iterable(map(pieces_of, row))] for row in matches]
 
     return tokenize
 
 
 def _pieces(run: str, length: int) -> list[str]:
-    """Return the pieces of a run that begin at each of its characters and have at least so many code points.
+    """Return the pieces of a run from each of its characters on, of ``length`` code points or more.
 
     A character is a letter with its marks, so that none of these is parted from what it belongs to.
     A rest that no piece holds is a shorter one, as is a run that is shorter itself. Four letters
@@ -243,8 +232,8 @@ def _pieces(run: str, length: int) -> list[str]:
 
     References
     ----------
-    .. [1] McNamee and Mayfield, "Character N-Gram Tokenization for European Language Text Retrieval", Information
-       Retrieval 7, 2004.
+    .. [1] McNamee and Mayfield, "Character N-Gram Tokenization for European Language Text
+       Retrieval", Information Retrieval 7, 2004.
 
     Examples
     --------
@@ -307,13 +296,12 @@ def resolve(kind: str, language: str) -> str:
     >>> resolve("auto", "en"), resolve("auto", "ko"), resolve("auto", "ja")
     ('snowball', 'kiwi', 'ngram')
     """
-    if kind != "auto":
-        if kind not in TOKENIZERS:
-            raise AnmiError(f'unknown tokenizer "{kind}"; {nearest(kind, ["auto", *TOKENIZERS])}')
-        return kind
-    return {"ko": "kiwi", "zh": "jieba"}.get(
-        language, "snowball" if language in SNOWBALL else "ngram"
-    )
+    if kind == "auto":
+        default = "snowball" if language in SNOWBALL else "ngram"
+        return {"ko": "kiwi", "zh": "jieba"}.get(language, default)
+    if kind not in TOKENIZERS:
+        raise AnmiError(f'unknown tokenizer "{kind}"; {nearest(kind, ["auto", *TOKENIZERS])}')
+    return kind
 
 
 @cache
@@ -334,19 +322,18 @@ def _made(kind: str, language: str, accents: bool) -> Tokenize:
         forms = [*_parts(word), bare] if bare != lowered else _parts(word)
         if kind in DICTIONARIES or not forms:
             return [form.lower() for form in forms]
-        terms, others = cut([word, " ".join(forms)])
+        terms, form_terms = cut([word, " ".join(forms)])
         # A stop word has no second form.
-        words = set(terms)
-        return [term for term in others if words and term not in words]
+        return [term for term in form_terms if terms and term not in terms]
 
-    def more(text: str) -> list[str]:
+    def further_terms(text: str) -> list[str]:
         """Return the terms of a text beside its words."""
-        plain = text.isascii()
-        patterns = _ASCII_SIGNED if plain else _SIGNED
+        is_ascii = text.isascii()
+        patterns = _ASCII_SIGNED if is_ascii else _SIGNED
         signed = [term for pattern in patterns for term in pattern.findall(text)]
         terms = [_lower(term, language).translate(_MINUS) for term in signed]
-        words = (_ASCII_ALPHABETIC if plain else _ALPHABETIC).findall(text)
-        return terms + [term for word in words for term in second(word)]
+        words = (_ASCII_ALPHABETIC if is_ascii else _ALPHABETIC).findall(text)
+        return [*terms, *chain.from_iterable(map(second, words))]
 
     def tokenize(texts: Sequence[str]) -> list[list[str]]:
         texts = [_composed(text) for text in texts]
@@ -355,7 +342,7 @@ def _made(kind: str, language: str, accents: bool) -> Tokenize:
             if _ASCII_MORE.search(text) or not text.isascii():
                 # A dictionary may know some of them.
                 words = set(terms) if kind in DICTIONARIES else ()
-                terms += [term for term in more(text) if term not in words]
+                terms += [term for term in further_terms(text) if term not in words]
         return rows
 
     return tokenize

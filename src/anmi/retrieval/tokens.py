@@ -106,8 +106,8 @@ class Tokeniser:
         tokenizer = self._first(role).tokenizer
         longest = int(lengths.max())
         if self._model.device.type != "cpu":
-            most = max(longest, self._model.max_seq_length or longest)
-            longest = min(-(-longest // _LENGTHS) * _LENGTHS, most)
+            limit = max(longest, self._model.max_seq_length or longest)
+            longest = min(-(-longest // _LENGTHS) * _LENGTHS, limit)
         is_token = np.arange(longest) < lengths[:, None]
         if tokenizer.padding_side == "left":
             is_token = is_token[:, ::-1]
@@ -125,11 +125,11 @@ class Tokeniser:
         by_length = sorted(absent, key=lambda text: (len(text), text))
         new_rows: dict[str, Int32s] = {}
         for start in range(0, len(by_length), _TEXTS):
-            some = by_length[start : start + _TEXTS]
-            rows = self._cut_rows(some, role)
+            block = by_length[start : start + _TEXTS]
+            rows = self._cut_rows(block, role)
             if rows is None:
                 return None
-            new_rows.update(zip(some, rows, strict=True))
+            new_rows.update(zip(block, rows, strict=True))
         if remembered.tokens < _MOST_TOKENS:
             remembered.rows.update(new_rows)
             remembered.tokens += sum(map(len, new_rows.values()))
@@ -145,8 +145,9 @@ class Tokeniser:
         remembered.constants = {
             name: value for name, value in features.items() if name not in arrays
         }
-        if not self._are_tokens(remembered.names) or arrays.get(_OF_ONE_KIND, np.zeros(1)).any():
+        if _OF_ONE_KIND in arrays and arrays[_OF_ONE_KIND].any():
             remembered.names = set()
+        if not self._are_tokens(remembered.names):
             return None
         tokens = arrays["input_ids"].astype(np.int32)
         if remembered.names == _IN_A_ROW:
@@ -170,12 +171,12 @@ class Tokeniser:
         return self._model[0].sub_modules[role][0] if self._is_routed else self._model[0]
 
     def _of_role(self, role: str | None) -> _Remembered:
+        """Return what this process remembers for all models that cut texts as this one."""
         if role not in self._by_role:
             self._by_role[role] = self._shared(role)
         return self._by_role[role]
 
     def _shared(self, role: str | None) -> _Remembered:
-        """Return what this process remembers for all models that cut texts as this one."""
         first = self._first(role)
         tokenizer: Any = getattr(first, "tokenizer", None)
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)

@@ -42,17 +42,15 @@ def lexicon(
     many pieces as sub-words of the corpus (unigram language model, Kudo 2018, arXiv 1804.10959), as
     it does where it was made for another language.
     """
-    own_tokenizer = Tokenizer.from_str(encoder[0].tokenizer.to_str())
-    own_tokenizer.no_truncation()
-    own_tokenizer.no_padding()
+    tokenizer = Tokenizer.from_str(encoder[0].tokenizer.to_str())
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     sample = list(texts[:: max(1, len(texts) // _SAMPLE)])
-    corpus = _trained(sample)
-    if _length(own_tokenizer, sample) <= _MOST_TIMES * _length(corpus, sample):
-        return _as_transformers(own_tokenizer), encoder[0].embedding.weight.detach().cpu().float()
-    corpus = _trained(texts)
-    return _as_transformers(corpus), _from_documents(
-        corpus, texts, encoder.get_embedding_dimension() or 256
-    )
+    if _length(tokenizer, sample) <= _MOST_TIMES * _length(_trained(sample), sample):
+        return _as_transformers(tokenizer), encoder[0].embedding.weight.detach().cpu().float()
+    tokenizer = _trained(texts)
+    vectors = _from_documents(tokenizer, texts, encoder.get_embedding_dimension() or 256)
+    return _as_transformers(tokenizer), vectors
 
 
 def _trained(texts: Sequence[str]) -> Tokenizer:
@@ -64,34 +62,30 @@ def _trained(texts: Sequence[str]) -> Tokenizer:
 
 
 def _from_documents(tokenizer: Tokenizer, texts: Sequence[str], dimension: int) -> torch.Tensor:
-    """Return vectors of terms by the documents they share: latent semantic analysis (Deerwester et al. 1990)."""
+    """Return vectors of terms by latent semantic analysis (Deerwester et al. 1990)."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    rows = [
-        encoding.ids for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    ]
-    counts = _counts(rows, tokenizer.get_vocab_size())
+    counts = _counts(_ids(tokenizer, texts), tokenizer.get_vocab_size())
     weighted = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
     width = max(1, min(dimension, *(size - 1 for size in counts.shape)))
     encoding = TruncatedSVD(width, random_state=0).fit(weighted).components_.T
     return torch.from_numpy(np.pad(encoding, ((0, 0), (0, dimension - width))).astype(np.float32))
 
 
+def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+    return [encoding.ids for encoding in encodings]
+
+
 def _length(tokenizer: Tokenizer, texts: Sequence[str]) -> int:
-    return sum(
-        len(encoding.ids)
-        for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    )
+    return sum(map(len, _ids(tokenizer, texts)))
 
 
-def _as_transformers(own: Tokenizer) -> PreTrainedTokenizerBase:
-    named = {
-        f"{name[1:-1].lower()}_token": name
-        for name in _SPECIAL
-        if own.token_to_id(name) is not None
-    }
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=own, **named)
+def _as_transformers(tokenizer: Tokenizer) -> PreTrainedTokenizerBase:
+    special = [name for name in _SPECIAL if tokenizer.token_to_id(name) is not None]
+    named = {f"{name[1:-1].lower()}_token": name for name in special}
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named)
     if wrapped.pad_token is None:
         wrapped.pad_token = wrapped.convert_ids_to_tokens(0)
     return wrapped
@@ -161,7 +155,7 @@ def inference_free(
 def of_masked_lm(
     name: str, texts: Sequence[str], device: str = "cpu", *, max_length: int = 256
 ) -> SparseEncoder:
-    """Return an untrained sparse retriever whose documents go through a masked language model (arXiv 2411.04403).
+    """Return an untrained sparse retriever of a masked language model (arXiv 2411.04403).
 
     Parameters
     ----------
@@ -193,7 +187,7 @@ def of_masked_lm(
 
 
 def _fit_head(network: Any, name: str) -> None:
-    """Give the head as many logits as the tokenizer has tokens: many are padded to a multiple of 64, for speed."""
+    """Give the head as many logits as the tokenizer has tokens: many are padded, for speed."""
     tokens = len(network.tokenizer)
     logits = network.model.config.vocab_size
     if tokens > logits:
@@ -247,21 +241,17 @@ def _rows(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int
 ) -> list[list[int]]:
     with quiet():
-        return [
-            row[:max_length]
-            for row in tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-        ]
+        rows = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    return [row[:max_length] for row in rows]
 
 
 def _threshold(table: torch.Tensor, rows: Sequence[Sequence[int]]) -> float:
     """Return the cosine that :data:`FURTHER` of all pairs of a document and a term exceed."""
     nonempty = [row for row in rows if len(row)]
     sample = nonempty[:: max(1, len(nonempty) // _SAMPLED)]
-    unit = torch.nn.functional.normalize
-    cosines = (
-        unit(torch.stack([table[list(row)].mean(dim=0) for row in sample]), dim=1)
-        @ unit(table, dim=1).T
-    )
+    means = torch.stack([table[list(row)].mean(dim=0) for row in sample])
+    normalize = torch.nn.functional.normalize
+    cosines = normalize(means, dim=1) @ normalize(table, dim=1).T
     return float(np.quantile(cosines.numpy(), 1 - FURTHER))
 
 
@@ -272,17 +262,16 @@ def sparse_vectors(
     batch_size: int = 64,
     description: str = "",
 ) -> sparse.csr_matrix:
-    """Encode texts: float32 [T, V], rows in the order of the texts, columns ascending; a progress bar if described."""
-    parts = []
+    """Encode texts, float32 [T, V], columns ascending; a progress bar if described."""
+    shape = (0, model.get_embedding_dimension() or 0)
+    blocks = [sparse.csr_matrix(shape, dtype=np.float32)]
+    starts = range(0, len(texts), batch_size)
+    is_hidden = not description or None
     model.eval()
     with torch.inference_mode():
-        starts = range(0, len(texts), batch_size)
-        for start in tqdm(
-            starts, desc=description, unit="batch", disable=not description or None, delay=2
-        ):
-            some = list(texts[start : start + batch_size])
-            features = batch_to_device(model.preprocess(some, task=role), model.device)
+        for start in tqdm(starts, desc=description, unit="batch", disable=is_hidden, delay=2):
+            batch = list(texts[start : start + batch_size])
+            features = batch_to_device(model.preprocess(batch, task=role), model.device)
             weights = model({**features, "task": role})["sentence_embedding"]
-            parts.append(sparse.csr_matrix(weights.cpu().numpy()))
-    none = sparse.csr_matrix((0, model.get_embedding_dimension() or 0), dtype=np.float32)
-    return sparse.vstack([none, *parts], format="csr", dtype=np.float32)
+            blocks.append(sparse.csr_matrix(weights.cpu().numpy()))
+    return sparse.vstack(blocks, format="csr", dtype=np.float32)

@@ -1,1 +1,1 @@
-"""Variants are texts that say something else than a document: swaps on the graph, counterparts, neighbours, edits."""
+"""Variants say something else than a document: swaps, counterparts, neighbours, edits."""
