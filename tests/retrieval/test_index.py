@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -31,7 +27,7 @@ def unit(values: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     """Threads that wait for each other on a busy machine cost more than they bring on so few vectors."""
     import faiss
 
@@ -42,7 +38,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def documents() -> np.ndarray:
+def documents():
     """Unit vectors in 30 clusters."""
     rng = np.random.default_rng(0)
     return unit(
@@ -52,51 +48,36 @@ def documents() -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def queries(documents: np.ndarray) -> np.ndarray:
+def queries(documents):
     rng = np.random.default_rng(1)
     return unit(documents[rng.integers(0, COUNT, 40)] + 0.1 * rng.normal(size=(40, WIDTH)))
 
 
 @pytest.fixture(scope="module")
-def indexes(documents: np.ndarray) -> dict[str, DenseIndex]:
+def indexes(documents):
     ids = [f"d{i}" for i in range(COUNT)]
     return {kind: DenseIndex.build(documents, ids, kind, "print") for kind in KINDS}
 
 
-def test_an_approximate_index_finds_most_of_the_nearest(
-    indexes: dict[str, DenseIndex], queries: np.ndarray
-) -> None:
+def test_an_approximate_index_finds_most_of_the_nearest(indexes, queries):
     exact, found = (indexes[kind].search(queries, 20)[0] for kind in KINDS)
-    assert (
-        np.mean(
-            [len({*a} & {*b}) / 20 for a, b in zip(exact.tolist(), found.tolist(), strict=True)]
-        )
-        >= 0.95
-    )
+    common = [len(np.intersect1d(*rows)) for rows in zip(exact, found, strict=True)]
+    assert np.mean(common) >= 0.95 * 20
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_index_answers_alike(
-    indexes: dict[str, DenseIndex], queries: np.ndarray, tmp_path: Path, kind: str
-) -> None:
-    indexes[kind].save(tmp_path)
+def test_a_saved_index_answers_alike(indexes, queries, tmp_path, kind):
+    index = indexes[kind]
+    index.save(tmp_path)
     loaded = DenseIndex.load(tmp_path)
-    assert (
-        loaded.settings == indexes[kind].settings
-        and loaded.document_ids == indexes[kind].document_ids
-    )
-    for before, after in zip(
-        indexes[kind].search(queries, 10), loaded.search(queries, 10), strict=True
-    ):
-        assert (before == after).all()
+    assert loaded.settings == index.settings and loaded.document_ids == index.document_ids
+    np.testing.assert_array_equal(loaded.search(queries, 10), index.search(queries, 10))
 
 
 @pytest.mark.parametrize(
     ("rows", "linked"), [(slice(None), True), (slice(5), False), (slice(5, None), False)]
 )
-def test_vectors_of_an_artifact_are_not_written_again(
-    documents: np.ndarray, tmp_path: Path, rows: slice, linked: bool
-) -> None:
+def test_vectors_of_an_artifact_are_not_written_again(documents, tmp_path, rows, linked):
     np.save(tmp_path / "embeddings.npy", documents)
     mapped = np.load(tmp_path / "embeddings.npy", mmap_mode="r")[rows]
     (tmp_path / "index").mkdir()
@@ -115,7 +96,7 @@ def is_mapped(array: np.ndarray | None) -> bool:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 30), st.integers(1, 12), st.floats(0.05, 0.9))
-def test_search_is_exact(seed: int, documents: int, k: int, density: float):
+def test_search_is_exact(seed, documents, k, density):
     vectors = drawn(seed, documents, 15, density)
     queries = drawn(seed + 1, 4, 15, 0.4)
     if not vectors.nnz:
@@ -131,7 +112,7 @@ def test_search_is_exact(seed: int, documents: int, k: int, density: float):
         np.testing.assert_allclose(full[row][listed], full[row][order], rtol=1e-5)
 
 
-def test_it_is_saved_and_opened(tmp_path: Path):
+def test_it_is_saved_and_opened(tmp_path):
     index = SparseIndex.build(drawn(3, 50, 20, 0.2), [f"d{i}" for i in range(50)])
     index.save(tmp_path)
     again = SparseIndex.load(tmp_path)
@@ -157,9 +138,7 @@ def test_what_could_find_nothing_is_refused():
     st.integers(1, 600),
     st.integers(1, 20),
 )
-def test_every_text_is_in_one_pass_of_like_length_and_bounded_tokens(
-    lengths: Any, tokens: int, block: int
-) -> None:
+def test_every_text_is_in_one_pass_of_like_length_and_bounded_tokens(lengths, tokens, block):
     groups = passes(lengths.astype(np.int64), tokens, block)
     places = [int(place) for group in groups for place in group]
     assert sorted(places) == list(range(len(lengths)))
@@ -174,9 +153,7 @@ def test_every_text_is_in_one_pass_of_like_length_and_bounded_tokens(
     documents=st.sampled_from([40, 41, 200]),
     count=st.sampled_from([0, 1, 2, 3, 32, 60]),
 )
-def test_as_many_as_there_are_and_never_an_excluded_one(
-    excluded: list[list[int]], documents: int, count: int
-) -> None:
+def test_as_many_as_there_are_and_never_an_excluded_one(excluded, documents, count):
     barred = np.array([row + [PADDING] * (6 - len(row)) for row in excluded], np.int32)
     found = draw(1, [f"q{i}" for i in range(len(excluded))], barred, documents, count)
     for row, out in zip(found.tolist(), excluded, strict=True):
@@ -186,7 +163,7 @@ def test_as_many_as_there_are_and_never_an_excluded_one(
 
 
 @pytest.mark.parametrize(("documents", "count"), [(50, 10), (50, 3)], ids=["put in order", "drawn"])
-def test_every_document_and_every_pair_is_as_likely(documents: int, count: int) -> None:
+def test_every_document_and_every_pair_is_as_likely(documents, count):
     queries = 6000
     barred = np.tile(np.array([[4, 9, PADDING]], np.int32), (queries, 1))
     found = draw(5, [f"q{i}" for i in range(queries)], barred, documents, count)
@@ -205,7 +182,7 @@ def test_every_document_and_every_pair_is_as_likely(documents: int, count: int) 
 
 
 @pytest.mark.parametrize("documents", [100, 5000])
-def test_a_query_draws_the_same_whoever_else_is_asked(documents: int) -> None:
+def test_a_query_draws_the_same_whoever_else_is_asked(documents):
     names = [f"q{i}" for i in range(30)]
     barred = np.full((30, 40), PADDING, np.int32)
     barred[3, :40] = np.arange(40)
@@ -213,18 +190,14 @@ def test_a_query_draws_the_same_whoever_else_is_asked(documents: int) -> None:
     whole = draw(2, names, barred, documents, 32)
     for i in range(30):
         width = max(int((barred[i] != PADDING).sum()), 1)
-        assert (
-            draw(2, names[i : i + 1], barred[i : i + 1, :width], documents, 32)[0].tolist()
-            == whole[i].tolist()
-        )
+        alone = draw(2, [names[i]], barred[[i], :width], documents, 32)
+        assert alone[0].tolist() == whole[i].tolist()
     assert len({row.tobytes() for row in whole}) == 30
-    assert (draw(3, names, barred, documents, 32) != whole).any(axis=1).all(), (
-        "another seed draws others"
-    )
+    assert (draw(3, names, barred, documents, 32) != whole).any(axis=1).all()
 
 
 @given(seed=st.integers(0, 2**32 - 1), queries=st.integers(0, 6), width=st.integers(0, 5))
-def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: int) -> None:
+def test_both_sums_are_products_of_sparse_rows(seed, queries, width):
     rng = np.random.default_rng(seed)
     made = sparse.random(9, 12, 0.4, "csr", np.float32, rng)
     lefts = [sparse.random(queries, 12, 0.3, "csr", np.float32, rng) for _ in range(2)]
@@ -239,15 +212,10 @@ def test_both_sums_are_products_of_sparse_rows(seed: int, queries: int, width: i
         table,
         found,
     )
-    for left, right, sums in zip(
-        lefts, (made.data, np.ones(made.nnz, np.float32)), found, strict=True
-    ):
-        full = (
-            left @ sparse.csr_matrix((right, made.indices, made.indptr), made.shape).T
-        ).toarray()
-        expected = np.where(
-            documents < 0, 0, np.take_along_axis(full, np.maximum(documents, 0), axis=1)
-        )
+    for left, right, sums in zip(lefts, (made, made.astype(bool)), found, strict=True):
+        full = (left @ right.T.astype(np.float32)).toarray()
+        expected = np.take_along_axis(full, np.maximum(documents, 0), axis=1)
+        expected[documents < 0] = 0
         np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-6)
     assert not table.any()
 
@@ -281,16 +249,8 @@ def product_in_tf32(queries: torch.Tensor, block: np.ndarray, room: np.ndarray) 
     data=st.data(),
 )
 def test_the_nearest_are_those_of_a_full_sort(
-    seed: int,
-    count: int,
-    copies: int,
-    width: int,
-    rows: int,
-    block: int,
-    longest: float,
-    multiplied_by: str,
-    data: st.DataObject,
-) -> None:
+    seed, count, copies, width, rows, block, longest, multiplied_by, data
+):
     lengths = np.linspace(min(longest / 30, 1), longest, count, dtype=np.float32)
     documents = vectors(seed, count, width, min(copies, count // 2)) * lengths[:, None]
     queries = vectors(seed + 1, 20, width)
@@ -316,9 +276,7 @@ def test_the_nearest_are_those_of_a_full_sort(
     levels=st.integers(1, 50),
     data=st.data(),
 )
-def test_the_best_are_those_of_a_full_sort(
-    seed: int, count: int, levels: int, data: st.DataObject
-) -> None:
+def test_the_best_are_those_of_a_full_sort(seed, count, levels, data):
     full = (np.random.default_rng(seed).integers(0, levels, (7, count)) / 3).astype(np.float32)
     k = data.draw(st.integers(0, count))
     order = np.argsort(-full, axis=1, kind="stable")[:, :k]
@@ -328,13 +286,10 @@ def test_the_best_are_those_of_a_full_sort(
     assert documents.tolist() == np.where(expected > 0, order, -1).tolist()
 
 
-def test_nothing_is_near_a_vector_that_is_no_number() -> None:
+def test_nothing_is_near_a_vector_that_is_no_number():
     vectors = np.eye(4, dtype=np.float32)
     broken = np.full((1, 4), np.nan, np.float32)
     documents, scores = nearest(np.concatenate([vectors[:1], broken]), vectors, 2)
     assert documents.tolist() == [[0, 1], [-1, -1]]
     assert scores.tolist() == [[1, 0], [-np.inf, -np.inf]]
-    assert (
-        nearest(broken, vectors, 2)[0].tolist()
-        == nearest(vectors[:1], np.tile(broken, (4, 1)), 2)[0].tolist()
-    )
+    assert (nearest(vectors[:1], np.tile(broken, (4, 1)), 2)[0] == -1).all()

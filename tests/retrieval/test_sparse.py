@@ -24,12 +24,12 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def static(static_models: Path):
+def static(static_models):
     return load_encoder("static", static_models)
 
 
 @pytest.fixture(scope="module")
-def model(static) -> SparseEncoder:
+def model(static):
     return inference_free(static, TEXTS)
 
 
@@ -42,14 +42,11 @@ def test_without_expansion_it_is_bm25_over_subwords(static):
     with torch.no_grad():
         document_module(model).threshold.fill_(2.0)
     queries = ["fox den", "the moon over the sea", "a singing mammal"]
-    scores = (
-        sparse_vectors(model, queries, "query") @ sparse_vectors(model, TEXTS, "document").T
-    ).toarray()
+    documents = sparse_vectors(model, TEXTS, "document")
+    scores = (sparse_vectors(model, queries, "query") @ documents.T).toarray()
     tokenizer = model[0].sub_modules["query"][0].tokenizer
-    rows = [
-        [str(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
-        for text in TEXTS + queries
-    ]
+    ids = tokenizer(TEXTS + queries, add_special_tokens=False)["input_ids"]
+    rows = [[*map(str, row)] for row in ids]
     peer = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
     peer.index(rows[: len(TEXTS)], show_progress=False)
     frequency = Counter(token for row in rows[: len(TEXTS)] for token in set(row))
@@ -78,16 +75,14 @@ def test_a_document_weighs_as_the_formula_says(model):
 
 
 def test_marks_weigh_nothing_and_what_the_corpus_lacks_one(model):
-    tokenizer, idf = (
-        model[0].sub_modules["query"][0].tokenizer,
-        model[0].sub_modules["query"][0].weight,
-    )
+    query_module = model[0].sub_modules["query"][0]
+    tokenizer, idf = query_module.tokenizer, query_module.weight
     assert not idf[tokenizer.all_special_ids].any()
     assert float(idf[tokenizer.convert_tokens_to_ids("zebra")]) == 1.0
 
 
 @pytest.mark.parametrize("by", ["anmi", "sentence-transformers"])
-def test_the_saved_folder_gives_the_same(model, by: str, tmp_path: Path):
+def test_the_saved_folder_gives_the_same(model, by, tmp_path):
     model.save(str(tmp_path / "model"))
     again = (
         load_sparse(tmp_path / "model", "cpu")
@@ -118,22 +113,17 @@ def test_what_it_cannot_begin_with_is_refused(static):
 
 def test_gradients_reach_every_table(static):
     model = inference_free(static, TEXTS)
-    document = model({**model.preprocess(TEXTS, task="document"), "task": "document"})[
-        "sentence_embedding"
-    ]
-    query = model({**model.preprocess(["fox"], task="query"), "task": "query"})[
-        "sentence_embedding"
-    ]
+    document, query = (
+        model({**model.preprocess(texts, task=role), "task": role})["sentence_embedding"]
+        for texts, role in ((TEXTS, "document"), (["fox"], "query"))
+    )
     (document.sum() + (query @ document.T).sum()).backward()
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
 def test_terms_of_another_language_come_from_the_corpus(static):
-    korean = [
-        f"서울의 {season} 날씨는 {state}."
-        for season in ("봄", "여름", "가을", "겨울")
-        for state in ("맑다", "흐리다")
-    ]
+    seasons = [f"서울의 {season} 날씨는" for season in ("봄", "여름", "가을", "겨울")]
+    korean = [f"{season} {state}." for season in seasons for state in ("맑다", "흐리다")]
     model = inference_free(static, korean * 5)
     terms = set(model[0].sub_modules["query"][0].tokenizer.get_vocab())
     assert {"서", "울"} <= terms, "and not the letters that these are made of"
