@@ -139,7 +139,7 @@ class ValidationLoss:
 
 def cell(arm: str, folder: str, encoder_name: str, seed: int, inputs: Inputs) -> dict[str, Any]:
     """Train an arm and measure it."""
-    from anmi.evaluation.retrieval import DevQueries
+    from anmi.evaluation.retrieval import DevQueries, dev_collection
     from anmi.pipelines.params import DenseParams
     from anmi.pipelines.training.params import TrainingParams, merged_options
     from anmi.retrieval.encoders import Encoder, place_of
@@ -158,7 +158,8 @@ def cell(arm: str, folder: str, encoder_name: str, seed: int, inputs: Inputs) ->
     place = place_of(encoder_name, max(versions.glob("*/corpus_encoder"), default=versions))
     settings = DenseParams().of(place)
     loss = ValidationLoss(inputs, settings, seed=1)
-    dev = DevQueries(inputs.corpus, inputs.queries, inputs.qrels, 20_000, settings, 1)
+    collection = (inputs.corpus, inputs.queries, inputs.qrels)
+    dev = DevQueries(*dev_collection(*collection, 20_000, 1), settings)
     losses: list[float] = []
     ndcg: list[float] = []
 

@@ -27,7 +27,7 @@ from anmi.corpus.related import hits_of
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.generalisation import buckets
 from anmi.evaluation.metrics import of_documents
-from anmi.evaluation.retrieval import DevQueries
+from anmi.evaluation.retrieval import DevQueries, dev_collection
 from anmi.pipelines.params import DenseParams
 from anmi.ragged import Float64s
 from anmi.retrieval.encoders import load_encoder
@@ -168,7 +168,7 @@ def cells(collection: str, variants: Sequence[str], most_rows: int) -> Iterator[
     names = ("corpus", "queries", "qrels", "new_documents", "training_rows")
     corpus, queries, qrels, new, rows = (table(root, name) for name in names)
     settings = DenseParams(max_length=MAX_LENGTH)
-    dev = DevQueries(corpus, queries, qrels, DEV_DOCUMENTS, settings, 1)
+    dev = DevQueries(*dev_collection(corpus, queries, qrels, DEV_DOCUMENTS, 1), settings)
     positives, held_out = (
         set(hits_of(corpus)[corpus.document_id.isin(ids)])
         for ids in (rows.positive_id, new.document_id)

@@ -33,7 +33,7 @@ from anmi.retrieval.index import SHARE, SparseIndex
 from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
-from anmi.training.alpha import AlphaChoice
+from anmi.training.alpha import AlphaChoice, dev_tables
 from anmi.training.options import TrainingOptions
 from anmi.training.sampling import PseudoRows
 from anmi.training.trainer import train
@@ -190,6 +190,8 @@ def trained(mined: Mined, penalty: float, epochs: int, seed: int) -> Any:
         sparsity={"weight": penalty},
     )
     related = RelatedDocuments.from_table(mined.related_documents, mined.document_ids)
+    collection = (mined.corpus, mined.queries, mined.qrels, mined.pseudo, mined.new_documents)
+    dev = dev_tables(*collection, most_documents=20_000, seed=seed)
     with tempfile.TemporaryDirectory() as scratch:
         return train(
             mined.rows,
@@ -197,16 +199,7 @@ def trained(mined: Mined, penalty: float, epochs: int, seed: int) -> Any:
             options=options,
             output=Path(scratch) / "model",
             seed=seed,
-            choose_alpha=AlphaChoice.of(
-                mined.corpus,
-                mined.queries,
-                mined.qrels,
-                mined.pseudo,
-                mined.new_documents,
-                most_documents=20_000,
-                settings=EncoderSettings(),
-                seed=seed,
-            ),
+            choose_alpha=AlphaChoice.of(*dev, EncoderSettings(), seed),
             pseudo=PseudoRows(mined.pseudo, kinds, related, mined.document_ids) if kinds else None,
         ).model
 

@@ -111,7 +111,7 @@ class Mined:
         from anmi.corpus.knowledge import Knowledge
         from anmi.evaluation.retrieval import ranked
         from anmi.pipelines.params import DenseParams
-        from anmi.pipelines.training.nodes import train_retriever
+        from anmi.pipelines.training.nodes import prepare_training_data, train_retriever
         from anmi.pipelines.training.params import TrainingParams
         from anmi.retrieval.encoders import Encoder, place_of
         from anmi.store import Store
@@ -128,18 +128,29 @@ class Mined:
         store = Store(STORE)
         dense = DenseParams(max_length=128)
         encoder = recipe.encoder or self.encoder
+        rows = table(self.folder, "training_rows")
+        shared: dict[str, Any] = {
+            "training_rows": rows,
+            "corpus": tables["corpus"],
+            "new_documents": tables["new_documents"],
+            "recipe": self.system,
+            "recipes": book,
+            "training": TrainingParams(options=self.options, dev_documents=20_000),
+            "seed": seed,
+        }
+        prepared = ("queries", "qrels", "pseudo_queries")
         trained = train_retriever(
-            rows=table(self.folder, "training_rows"),
-            **tables,
+            **shared,
+            training_data=prepare_training_data(
+                **shared, **{name: tables[name] for name in prepared}
+            ),
+            variants=tables["variants"],
+            related_documents=tables["related_documents"],
             scored_candidates=pd.DataFrame(),
             knowledge=Knowledge.load(artifact(self.folder, "knowledge")),
             corpus_encoder=corpus_encoder,
             encoder=encoder,
-            recipe=self.system,
-            recipes=book,
-            params=TrainingParams(options=self.options, dev_documents=20_000),
             dense=dense,
-            seed=seed,
             store=store,
         )
         corpus = tables["corpus"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import Any, Final
 
 from kedro.pipeline import Pipeline
 
@@ -34,18 +34,19 @@ def register_pipelines() -> dict[str, Pipeline]:
     Kedro's ``find_pipelines`` is not used: asked to run ``mining`` it would look for a folder of
     that name.
     """
-    stages = {
-        name: importlib.import_module(f"anmi.pipelines.{name}.pipeline").create_pipeline()
-        for name in STAGES
-    }
+    stages = {name: _module(name).create_pipeline() for name in STAGES}
     mining = STAGES[: STAGES.index("selection") + 1]
     whole = sum(stages.values(), Pipeline([]))
-    audit = importlib.import_module("anmi.pipelines.audit.pipeline").create_pipeline()
-    retraining = importlib.import_module("anmi.pipelines.retrain.pipeline")
+    audit = _module("audit")
+    audited = audit.create_pipeline(judges_for="params:recipe", scored=False)
     return {
         **stages,
         "mining": sum((stages[name] for name in mining), Pipeline([])),
         "__default__": whole,
-        "audit": audit,
-        "retrain": retraining.with_stages(whole, audit),
+        "audit": audit.create_pipeline(),
+        "retrain": whole + audited + _module("retrain").create_pipeline(),
     }
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"anmi.pipelines.{name}.pipeline")

@@ -26,8 +26,9 @@ def collection(scifact: Any) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
 @pytest.fixture(scope="module")
 def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[float]]:
     """The mean nDCG@10 on test of both recipes, one for each seed."""
+    from tests.pipelines.test_training import prepare_and_train
+
     from anmi.pipelines.selection.nodes import make_training_rows
-    from anmi.pipelines.training.nodes import train_retriever
     from anmi.retrieval.encoders import load_encoder
     from anmi.selection.recipe import Runner
     from anmi.store import Store
@@ -53,7 +54,7 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
         ).to_pandas()
         settings = {
             # At this rate the figures below were measured.
-            "params": (
+            "training": (
                 parameters["training"].model_copy(update={"options": {"learning_rate": 0.02}})
             ),
             "dense": parameters["dense"],
@@ -70,8 +71,9 @@ def trained(scifact: Any, collection: Any, open_catalog: Any) -> dict[str, list[
     with Store(scifact.store) as store:
         for recipe, table in rows.items():
             for seed in SEEDS:
-                made = train_retriever(
-                    rows=table, **tables, **own, **settings, recipe=recipe, seed=seed, store=store
+                inputs = {"recipe": recipe, "seed": seed, "store": store, "training_rows": table}
+                made = prepare_and_train(
+                    scifact.store / "data", **inputs, **tables, **own, **settings
                 )
                 model = load_encoder(str(made["trained_model"]), store.path / "models")
                 found[recipe].append(ndcg(model, *collection))

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from anmi.evaluation.retrieval import DevQueries, Ranking
+from anmi.evaluation.retrieval import DevQueries, Ranking, dev_collection
 from anmi.retrieval.fusion import Ranked
 from anmi.retrieval.kinds import EncoderSettings
 
@@ -68,9 +68,8 @@ def test_the_dev_metric_leaves_out_the_query_itself_and_nothing_else(word_encode
     asked = pd.DataFrame(
         {"query_id": ["x"], "text": ["fox"], "split": ["dev"], "same_as": [same_as]}
     )
-    dev = DevQueries(
-        corpus, asked, labels(("x", "own")), 100, EncoderSettings(precision="float32"), 1
-    )
+    collection = dev_collection(corpus, asked, labels(("x", "own")), 100, 1)
+    dev = DevQueries(*collection, EncoderSettings(precision="float32"))
     expected = 1 / np.log2(1 + rank) if rank <= 10 else 0
     assert dev.scores(word_encoder(["fox", "owl"])) == pytest.approx([expected])
     fox, owl = word_encoder(["fox", "owl"])[0].embedding.weight[1:].detach().numpy()

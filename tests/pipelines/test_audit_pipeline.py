@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 from kedro.framework.project import pipelines
 from kedro.framework.startup import bootstrap_project
 from kedro.pipeline import Pipeline
 from tests.e2e.conftest import write_beir
+from tests.pipelines.tables import NONE_RELATED, frame, labels_of
 
 from anmi.candidates import CandidateShards
 from anmi.errors import AnmiError
@@ -32,17 +35,13 @@ def registered() -> dict[str, Pipeline]:
 
 
 def behind(pipeline: Pipeline, name: str, stop: str = "") -> set[str]:
-    """All datasets that a node sees, directly or through what others made of them; not past the node ``stop``."""
-    maker = {output: node for node in pipeline.nodes for output in node.outputs}
-    (start,) = [node for node in pipeline.nodes if node.name == name]
-    seen: set[str] = set()
-    open_ = list(start.inputs)
-    while open_:
-        dataset = open_.pop()
-        if dataset not in seen:
-            seen.add(dataset)
-            if dataset in maker and maker[dataset].name != stop:
-                open_ += maker[dataset].inputs
+    """All datasets that a node sees, directly or through others; not past the node ``stop``."""
+    nodes = {node.name: node for node in pipeline.nodes}
+    maker = {output: node.name for node in pipeline.nodes for output in node.outputs}
+    seen = set(nodes[name].inputs)
+    for dataset in nodes[name].inputs:
+        if maker.get(dataset, stop) != stop:
+            seen |= behind(pipeline, maker[dataset], stop)
     return seen
 
 
@@ -61,11 +60,9 @@ def test_judges_and_recipes_see_of_the_labels_only_what_planting_left(
     """Past ``plant_truth`` nobody reads all labels, all queries, or the equivalents."""
     audit = registered["audit"]
     hidden = {"audit.qrels", "audit.queries", "audit.equivalents"}
-    for node in audit.nodes:
-        if node.name != "audit.collection.plant_truth":
-            assert not hidden & behind(audit, node.name, stop="audit.collection.plant_truth"), (
-                node.name
-            )
+    planting = "audit.collection.plant_truth"
+    for name in {node.name for node in audit.nodes} - {planting}:
+        assert not hidden & behind(audit, name, stop=planting), name
 
 
 def test_the_stages_of_mining_are_audited_as_they_are(registered: dict[str, Pipeline]) -> None:
@@ -78,15 +75,23 @@ def test_the_stages_of_mining_are_audited_as_they_are(registered: dict[str, Pipe
     for node in nodes.values():
         twin = audited[f"audit.{node.name}"]
         assert twin.func is node.func
-        for own, other in zip(node.inputs, twin.inputs, strict=True):
-            if own == "params:recipe":
-                assert other == "params:audit_judges_for"
-            elif own in ("queries", "qrels"):
-                assert other == f"audit_{own}"
-            else:
-                assert other == (
-                    own if own.startswith("params:") or own == "store" else f"audit.{own}"
-                )
+        planted = {name: f"audit_{name}" for name in ("queries", "qrels")}
+        renamed = planted | {"params:recipe": "params:audit_judges_for", "store": "store"}
+        for name, audited_name in zip(node.inputs, twin.inputs, strict=True):
+            kept = name if name.startswith("params:") else f"audit.{name}"
+            assert audited_name == renamed.get(name, kept)
+
+
+def test_what_an_audit_makes_is_stored_as_in_the_main_way() -> None:
+    catalog: dict[str, Any] = {}
+    for path in (ROOT / "conf/base").glob("catalog_*.yml"):
+        catalog |= yaml.safe_load(path.read_text(encoding="utf-8"))
+    twins = {name for name in catalog if name.startswith("audit.")}
+    assert len(twins) > 25
+    for name in twins:
+        entry = catalog[name.removeprefix("audit.")]
+        folder, file = entry["filepath"].rsplit("/", 1)
+        assert catalog[name] == entry | {"filepath": f"{folder}/audit.{file}"}, name
 
 
 def test_an_audit_and_the_main_way_share_only_parameters_and_the_store(
@@ -99,19 +104,14 @@ def test_an_audit_and_the_main_way_share_only_parameters_and_the_store(
 def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: Path) -> None:
     """Entailing documents are planted; the triples that say so are gone from the corpus."""
     facts = {"a": ["x"], "b": ["x", "y"], "c": ["z"]}
-    documents = [
-        {
-            "_id": name,
-            "text": f"About {name}",
-            "metadata": {"triples": [["s", "is", f] for f in held], "size": 1},
-        }
-        for name, held in facts.items()
-    ]
+    documents = []
+    for name, objects in facts.items():
+        metadata = {"triples": [["s", "is", fact] for fact in objects], "size": 1}
+        documents.append({"_id": name, "text": f"About {name}", "metadata": metadata})
     queries = [{"_id": f"q{name}", "text": f"What of {name}?"} for name in facts]
-    splits = (("train", "a"), ("dev", "b"), ("test", "c"))
-    labels = {
-        split: ["query-id\tcorpus-id\tscore", f"q{name}\t{name}\t1"] for split, name in splits
-    }
+    splits = {"train": "a", "dev": "b", "test": "c"}
+    header = "query-id\tcorpus-id\tscore"
+    labels = {split: [header, f"q{name}\t{name}\t1"] for split, name in splits.items()}
     write_beir(tmp_path, documents, queries, labels)
     made = ingest_all(f"beir:{tmp_path}", IngestionParams(max_queries=1), 1)
     assert made["equivalents"].to_numpy().tolist() == [["qa", "b"]]
@@ -122,14 +122,14 @@ def test_what_equivalents_are_made_of_is_not_left_for_judges_to_read(tmp_path: P
 
 def test_where_nothing_can_be_planted_an_audit_ends_and_a_retraining_goes_on() -> None:
     tables = {
-        "queries": pd.DataFrame({"query_id": ["q"], "text": ["?"], "split": ["train"]}),
-        "qrels": pd.DataFrame({"query_id": ["q"], "document_id": ["a"], "relevance": 1}),
-        "equivalents": pd.DataFrame({"query_id": [], "document_id": []}),
-        "related_documents": pd.DataFrame({"document_id": [], "other_id": [], "kind": []}),
+        "queries": frame("query_id text split", ("q", "?", "train")),
+        "qrels": labels_of("q a"),
+        "equivalents": frame("query_id document_id"),
+        "related_documents": NONE_RELATED,
     }
     with pytest.raises(AnmiError, match="there is no truth to plant"):
-        plant_truth(**tables, params=AuditParams(), audit_judges_for=RecipeBook.every, seed=1)
-    planted = plant_truth(**tables, params=AuditParams(), audit_judges_for="anmi", seed=1)
+        plant_truth(**tables, params=AuditParams(), judges_for=RecipeBook.every, seed=1)
+    planted = plant_truth(**tables, params=AuditParams(), judges_for="anmi", seed=1)
     assert [len(table) for table in planted] == [0, 0, 0]
     recipes, judges, summary = audit_recipes(
         CandidateShards.of([]),
@@ -146,25 +146,12 @@ def test_where_nothing_can_be_planted_an_audit_ends_and_a_retraining_goes_on() -
 
 
 def test_without_a_limit_nothing_is_refused_and_the_run_s_own_recipe_is_the_default() -> None:
-    recipes = pd.DataFrame(
-        [
-            {
-                "recipe": name,
-                "false_negative_rate": leak,
-                "false_negative_rate_low": 0.0,
-                "false_negative_rate_high": 1.0,
-                "false_negatives": 1,
-                "negatives": 9,
-                "setting": "",
-                "failed": "",
-            }
-            for name, leak in (("clean", 0.01), ("dirty", 0.2))
-        ]
-    )
-    gate(recipes, {}, recipe="dirty", params=AuditParams())
-    gate(recipes, {}, recipe="clean", params=AuditParams(max_false_negative_rate=0.1))
-    gate(
-        recipes, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1, recipe="clean")
-    )
+    rates = {"false_negative_rate_low": 0.0, "false_negative_rate_high": 1.0}
+    counts = {"false_negatives": 1, "negatives": 9, "setting": "", "failed": ""}
+    leaks = [("clean", 0.01), ("dirty", 0.2)]
+    recipes = frame("recipe false_negative_rate", *leaks, **rates, **counts)
+    gate(recipes, {}, "dirty", AuditParams())
+    gate(recipes, {}, "clean", AuditParams(max_false_negative_rate=0.1))
+    gate(recipes, {}, "dirty", AuditParams(max_false_negative_rate=0.1, recipe="clean"))
     with pytest.raises(AnmiError, match=r'"dirty" has 20\.00% false negatives'):
-        gate(recipes, {}, recipe="dirty", params=AuditParams(max_false_negative_rate=0.1))
+        gate(recipes, {}, "dirty", AuditParams(max_false_negative_rate=0.1))

@@ -16,10 +16,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logit
 from tests.judging.conftest import Server, completion, save_classifier
+from tests.pipelines.tables import NO_MARKS, NONE_RELATED
 
 from anmi.candidates import GRADE, SHIFT, Candidates, CandidateShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts
+from anmi.engine import IN_PROCESS
 from anmi.judging.fused import transferred, with_network
 from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.denoising.nodes import judge_by_evidence, judge_candidates
@@ -29,40 +31,22 @@ from anmi.pipelines.dense.nodes import (
     make_corpus_encoder,
     retrieve,
 )
-from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams, SearchParams
+from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams, EloParams, SearchParams
 from anmi.retrieval.encoders import Encoder, EncoderSettings, load_encoder
 from anmi.retrieval.terms import Terms
 from anmi.selection.recipe import recipe_book, with_probabilities
 from anmi.store import Store
 
-DENOISE = {"denoise": {"threshold": 0.3}}
-BOOK = recipe_book(
-    {
-        "clean": {
-            "description": "Reads the judgment.",
-            "steps": DENOISE | {"top": {"by": "dense"}},
-        },
-        "rated": {
-            "description": "Asks a cross-encoder too.",
-            "steps": DENOISE | {"top": {"by": "cross"}},
-        },
-        "elo": {
-            "description": "Is rated, too.",
-            "reads": ["elo"],
-            "steps": DENOISE | {"top": {"by": "cross"}},
-        },
-        "blind": {"description": "Reads no judgment.", "steps": {"top": {"by": "dense"}}},
-    }
-)
-EVIDENCE = {
-    "coverage",
-    "match",
-    "likeness",
-    "likeness_terms",
-    "containment",
-    "contained",
-    "p_evidence",
+DENOISE: dict[str, Any] = {"denoise": {"threshold": 0.3}}
+RECIPES: dict[str, Any] = {
+    "clean": {"steps": DENOISE | {"top": {"by": "dense"}}},
+    "rated": {"steps": DENOISE | {"top": {"by": "cross"}}},
+    "elo": {"reads": ["elo"], "steps": DENOISE | {"top": {"by": "cross"}}},
+    "blind": {"steps": {"top": {"by": "dense"}}},
 }
+BOOK = recipe_book({name: {"description": "A."} | recipe for name, recipe in RECIPES.items()})
+EVIDENCE = {"coverage", "match", "likeness", "likeness_terms", "containment", "contained"}
+INFO = {"collection": "", "language": "en"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +61,7 @@ class Mined:
     embeddings: NDArray[np.float32]
     encoder_info: dict[str, Any]
     store: Store
-    told: dict[str, Any] = field(default_factory=dict)
+    llm: dict[str, Any] = field(default_factory=dict)
 
     def judged(
         self,
@@ -98,6 +82,8 @@ class Mined:
             "params": DenoisingParams.model_validate(params),
             "seed": 1,
             "store": self.store,
+            "engine": IN_PROCESS,
+            "info": INFO,
         }
         evidence, fused = judge_by_evidence(
             **shared,
@@ -108,43 +94,40 @@ class Mined:
             search=SearchParams(parts=parts, minutes=minutes),
             dense=DenseParams(precision="float32"),
         )
-        judgments, teacher, told = judge_candidates(**shared, evidence=evidence)
-        fused, teacher, self.told[recipe] = (
-            json.loads(json.dumps(each)) for each in (fused, teacher, told)
-        )
+        judgments, teacher, llm = judge_candidates(**shared, evidence=evidence, elo=EloParams())
+        self.llm[recipe] = llm
+        json.dumps([fused, teacher, llm], allow_nan=False)
         return candidates.joined(evidence, judgments), fused, teacher
 
 
 @pytest.fixture(scope="module")
 def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], Path]) -> Mined:
-    """Documentation of 90 functions whose summary others share; two of three queries know two positives."""
+    """Documentation of 90 functions; two of three queries know two positives."""
     from anmi.corpus.sources import load_collection
 
     collection = load_collection("api_docs")
-    queries = collection.queries.assign(split="train").set_index("query_id")
     pairs = collection.equivalents[:90].drop_duplicates("query_id")
-    names = pd.unique(
-        pd.concat(
-            [pairs.document_id, collection.qrels.set_index("query_id").document_id[pairs.query_id]]
-        )
-    )
-    corpus = collection.corpus[collection.corpus.document_id.isin(names)].reset_index(drop=True)
+    queries = collection.queries.assign(split="train").set_index("query_id")
     queries = queries.loc[pairs.query_id].reset_index()
-    labels = collection.qrels[collection.qrels.query_id.isin(queries.query_id)][
-        ["query_id", "document_id"]
-    ]
+    labels = collection.qrels[collection.qrels.query_id.isin(queries.query_id)]
+    labels = labels[["query_id", "document_id"]]
+    names = pd.concat([pairs.document_id, labels.document_id])
+    corpus = collection.corpus[collection.corpus.document_id.isin(names)].reset_index(drop=True)
     several = pairs[np.arange(len(pairs)) % 3 > 0]
     qrels = pd.concat([labels, several], ignore_index=True).assign(relevance=1)
     store = Store(new_store(tmp_path_factory.mktemp("store")))
-    bm25, dense = BM25Params(depth=20, shard=25), DenseParams(depth=20, precision="float32")
-    asked: dict[str, Any] = {"recipe": "clean", "recipes": BOOK}
-    terms = cut_terms(corpus, {"language": "en"}, "clean", BOOK, bm25)
-    given: dict[str, Any] = {"corpus": corpus, "encoder": "corpus", "params": dense, "store": store}
-    search = SearchParams()
-    own = make_corpus_encoder(new_documents=corpus[:0], seed=1, search=search, **given)
-    encoded = encode_collection(queries=queries, corpus_encoder=own, **given, **asked)
+    bm25 = BM25Params(depth=20, shard=25)
+    dense = DenseParams(depth=20, precision="float32")
+    terms = cut_terms(corpus, INFO, "clean", BOOK, bm25)
+    encoder: dict[str, Any] = {"corpus": corpus, "encoder": "corpus", "params": dense}
+    encoder["store"] = store
+    corpus_encoder = make_corpus_encoder(
+        new_documents=corpus[:0], seed=1, search=SearchParams(), **encoder
+    )
+    chosen: dict[str, Any] = {"recipe": "clean", "recipes": BOOK, "engine": IN_PROCESS}
+    encoded = encode_collection(queries=queries, corpus_encoder=corpus_encoder, **encoder, **chosen)
     vectors = encoded["document_embeddings"]
-    found = retrieve(
+    candidates = retrieve(
         bm25_index=build_bm25_index(terms, "clean", BOOK, bm25),
         dense_index=build_dense_index(corpus, vectors, encoded["encoder_info"], dense),
         document_embeddings=vectors,
@@ -152,38 +135,35 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
         corpus=corpus,
         queries=queries,
         qrels=qrels,
-        related_documents=pd.DataFrame({"document_id": [], "other_id": [], "kind": []}),
+        marks=NO_MARKS,
+        related_documents=NONE_RELATED,
         bm25=bm25,
         dense=dense,
         seed=1,
-        **asked,
+        **chosen,
     )
     knowledge = Knowledge(collection.entities, collection.graph, collection.facts)
-    shards = CandidateShards.of(list(found))
+    shards = CandidateShards.of(list(candidates))
     return Mined(corpus, queries, knowledge, shards, terms, vectors, encoded["encoder_info"], store)
 
 
 def probability(block: Candidates) -> NDArray[np.float32]:
-    found = block.columns["p_relevant"]
-    assert np.isnan(found[~block.filled]).all()
-    return found[block.filled]
+    p_relevant = block.columns["p_relevant"]
+    assert np.isnan(p_relevant[~block.filled]).all()
+    return p_relevant[block.filled]
 
 
 def test_every_candidate_gets_a_probability_from_shipped_coefficients(mined: Mined) -> None:
     shards, fused, teacher = mined.judged("clean", fused={"mode": "transfer", "prior": "shipped"})
-    assert fused["models"] == [transferred("corpus").as_dict()], (
-        "of the corpus's own encoder, wherever it lies"
-    )
-    assert "p_relevant" not in shards.whole().columns, (
-        "where no cross-encoder is asked it is not stored twice"
-    )
+    # Of the corpus's own encoder, wherever it lies.
+    assert fused["models"] == [transferred("corpus").as_dict()]
+    assert "p_relevant" not in shards.whole().columns, "it is not stored twice"
     block = shards.map(with_probabilities).whole()
     assert fused["mode"] == "transfer"
     assert teacher == {"judged_pairs": 0}
-    assert {*EVIDENCE, "p_relevant"} <= block.columns.keys()
-    found = probability(block)
-    assert np.isfinite(found).all()
-    assert ((found >= 0) & (found <= 1)).all()
+    assert {*EVIDENCE, "p_evidence", "p_relevant"} <= block.columns.keys()
+    p_relevant = probability(block)
+    assert ((p_relevant >= 0) & (p_relevant <= 1)).all()
     np.testing.assert_array_equal(block.columns["p_relevant"], block.columns["p_evidence"])
     assert not list((mined.store.path / "models").glob("cross_encoder*")), "none was trained"
 
@@ -215,14 +195,12 @@ def test_a_collection_with_several_positives_refines_and_finds_the_hidden_ones(
     assert fused["judges"]["fused"]["auc"] > 0.9
     assert np.isfinite(probability(block)).all()
     several = (block.positives >= 0).sum(axis=1) > 1
-    assert several.any()
-    assert not several.all()
-    held = block.positive_columns["p_heldout"]
-    assert np.isfinite(held[several][:, :2]).all()
-    assert np.isnan(held[~several]).all()
-    assert np.nanmedian(held) > 10 * np.nanmedian(probability(block)), (
-        "a positive is known again when hidden"
-    )
+    assert several.any() and not several.all()
+    p_heldout = block.positive_columns["p_heldout"]
+    assert np.isfinite(p_heldout[several][:, :2]).all()
+    assert np.isnan(p_heldout[~several]).all()
+    # A positive is known again when hidden.
+    assert np.nanmedian(p_heldout) > 10 * np.nanmedian(probability(block))
 
 
 def test_a_second_judge_is_weighed_on_hidden_positives(
@@ -237,10 +215,8 @@ def test_a_second_judge_is_weighed_on_hidden_positives(
     assert fused["mode"] == "hidden"
     assert teacher["stack"]["hidden"] >= 50
     assert 0 <= teacher["stack"]["weight"] <= 5
-    assert (
-        f"cross-encoder: weight {teacher['stack']['weight']:.2f} beside the other evidence"
-        in caplog.text
-    )
+    weight = f"weight {teacher['stack']['weight']:.2f}"
+    assert f"cross-encoder: {weight} beside the other evidence" in caplog.text
     assert np.isfinite(probability(block)).all()
     unseen = block.filled & np.isnan(block.columns["cross"])
     assert unseen.any()
@@ -257,51 +233,41 @@ def test_a_language_model_reads_what_is_doubted(
 
     def behave(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
         """Call relevant what holds half of the query's words."""
-        query, document = (
-            part.lower().split() for part in body["messages"][1]["content"].split("\n</query>\n")
-        )
-        yes = len({*query[1:]} & {*document}) >= 0.5 * len({*query[1:]})
-        return (
-            200,
-            {},
-            completion(json.dumps({"grade": 3 * yes, "snippet": " ".join(document[1:4])})),
-        )
+        content = body["messages"][1]["content"].lower()
+        query, document = (part.split() for part in content.split("\n</query>\n"))
+        is_relevant = len({*query[1:]} & {*document}) >= 0.5 * len({*query[1:]})
+        answer = {"grade": 3 * is_relevant, "snippet": " ".join(document[1:4])}
+        return 200, {}, completion(json.dumps(answer))
 
     ready = {"model": str(save_classifier(tmp_path / "judge")), "precision": "float32"}
     with Server() as running:
         running.behave = behave
         Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        llm = {
-            "base_url": f"http://127.0.0.1:{running.server_address[1]}/v1",
-            "model": "m",
-            "calls": 200,
-        }
+        url = f"http://127.0.0.1:{running.server_address[1]}/v1"
+        llm = {"base_url": url, "model": "m", "calls": 200}
         shards, _, _ = mined.judged(
             recipe, fused={"least_queries": 30}, llm=llm, cross_encoder=ready
         )
-        told = mined.told[recipe]
+        summary = mined.llm[recipe]
         running.shutdown()
-    before = (
-        mined.judged(recipe, fused={"least_queries": 30}, cross_encoder=ready)[0]
-        .map(with_probabilities)
-        .whole()
-    )
+    unread = mined.judged(recipe, fused={"least_queries": 30}, cross_encoder=ready)[0]
+    before = unread.map(with_probabilities).whole()
     block = shards.map(with_probabilities).whole()
-    assert before.columns.keys() & {GRADE, SHIFT} == set() and told["used"]
-    grades = block.columns[GRADE]
-    called, refused = grades >= 2, grades < 2
-    assert called.any() and refused.any() and told["calls"] <= 200
+    assert before.columns.keys() & {GRADE, SHIFT} == set() and summary["used"]
+    is_called = block.columns[GRADE] >= 2
+    is_refused = block.columns[GRADE] < 2
+    assert is_called.any() and is_refused.any() and summary["calls"] <= 200
     # As log-odds: what was likely before cannot become likelier by much.
     first, second = (
         logit(np.clip(judged.columns["p_relevant"], 1e-6, 1 - 1e-6)) for judged in (before, block)
     )
     shift = second - first
-    assert np.median(shift[called]) > np.median(shift[refused])
+    assert np.median(shift[is_called]) > np.median(shift[is_refused])
 
 
 def test_nothing_depends_on_how_queries_are_cut_into_shards(mined: Mined) -> None:
     whole = mined.candidates.whole()
     one = mined.judged("clean", CandidateShards.of([whole]))[0].map(with_probabilities).whole()
     many = mined.judged("clean")[0].map(with_probabilities).whole()
-    for name in {*EVIDENCE, "p_relevant"}:
+    for name in {*EVIDENCE, "p_evidence", "p_relevant"}:
         np.testing.assert_array_equal(one.columns[name], many.columns[name], err_msg=name)

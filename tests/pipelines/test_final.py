@@ -1,4 +1,4 @@
-"""When training is made again, and of what."""
+"""When training is released again, and of what."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.pipelines.tables import NONE_RELATED, frame, labels_of
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.pipelines.final.nodes import choose_to_train_again, labelled_dev, release_held_out
@@ -17,22 +18,20 @@ from anmi.selection.recipe import recipe_book
 
 WORDS = ["rain", "snow", "wind", "hail", "fog", "frost"]
 CORPUS = pd.DataFrame({"document_id": WORDS, "title": "", "text": WORDS, "metadata": "{}"})
-QUERIES = pd.DataFrame(
-    {
-        "query_id": ["train", "dev", "twin", "unlabelled", "irrelevant", "test"],
-        "text": ["rain", "snow", "hail", "fog", "frost", "Hail?"],
-        "split": ["train", *["dev"] * 4, "test"],
-    }
+QUERIES = frame(
+    "query_id text split",
+    ("train", "rain", "train"),
+    ("dev", "snow", "dev"),
+    ("twin", "hail", "dev"),
+    ("unlabelled", "fog", "dev"),
+    ("irrelevant", "frost", "dev"),
+    ("test", "Hail?", "test"),
 )
-QRELS = pd.DataFrame(
-    {
-        "query_id": ["train", "dev", "dev", "twin", "irrelevant", "test"],
-        "document_id": ["rain", "snow", "wind", "hail", "frost", "hail"],
-        "relevance": [1, 1, 1, 1, 0, 1],
-    }
+QRELS = labels_of(
+    "train rain", "dev snow", "dev wind", "twin hail", "irrelevant frost", "test hail"
 )
-NEW = pd.DataFrame({"document_id": ["wind", "fog"], "split": ["dev", "test"]})
-RELATED = pd.DataFrame({"document_id": [], "other_id": [], "kind": []}, dtype=str)
+QRELS.loc[4, "relevance"] = 0
+NEW = frame("document_id split", ("wind", "dev"), ("fog", "test"))
 STEPS = {"description": "x", "negatives": 1, "steps": {"random": {}}}
 BOOK = recipe_book(
     {
@@ -61,13 +60,8 @@ def choose(**changes: Any) -> dict[str, Any]:
     return choose_to_train_again(**arguments | changes)
 
 
-LONG = {
-    "seconds": 400.0,
-    "options": {"retriever": "dense"},
-    "companion": {"seconds": 300.0, "options": {"retriever": "sparse"}},
-}
-
-
+SPARSE: dict[str, Any] = {"seconds": 300.0, "options": {"retriever": "sparse"}}
+LONG = {"seconds": 400.0, "options": {"retriever": "dense"}, "companion": SPARSE}
 BY_DEV = {"sources": "mixed", "curriculum": {"triggered": {"measure": "validation"}}}
 COMPANION = {"companion": {"retriever": "sparse", "curriculum": {"bandit": {"window": "rank"}}}}
 NO_LABELS = {"labels": 0.0, "pseudo_queries": {"kinds": ["title"]}}
@@ -93,7 +87,7 @@ NO_LABELS = {"labels": 0.0, "pseudo_queries": {"kinds": ["title"]}}
         ({"training": TrainingParams(options=COMPANION)}, False, "curriculum goes by dev queries"),
     ],
 )
-def test_training_is_made_again_where_it_is_short_and_something_was_held_out(
+def test_training_is_released_again_where_it_is_short_and_something_was_held_out(
     changes: dict[str, Any], again: bool, words: str
 ) -> None:
     choice = choose(**changes)
@@ -103,8 +97,8 @@ def test_training_is_made_again_where_it_is_short_and_something_was_held_out(
 
 
 def test_what_an_earlier_training_chose_is_known_by_kind_of_retriever() -> None:
-    companion = {"companion": LONG["companion"] | {"alpha": 0.25}}
-    summary = {"seconds": 1.0, "options": {"retriever": "dense"}, "alpha": 1.0} | companion
+    first = {"seconds": 1.0, "options": {"retriever": "dense"}, "alpha": 1.0}
+    summary = first | {"companion": SPARSE | {"alpha": 0.25}}
     assert choose(training_summary=summary)["alphas"] == {"dense": 1.0, "sparse": 0.25}
     assert choose(training_summary=LONG, final="always")["alphas"] == {}
 
@@ -123,7 +117,7 @@ def release(selection: CandidateShards) -> dict[str, Any]:
         qrels=QRELS,
         new_documents=NEW,
         pseudo_queries=pseudo_queries,
-        related_documents=RELATED,
+        related_documents=NONE_RELATED,
         bm25_index=BM25Index.build(WORDS, "en", "whitespace"),
         dense=DenseParams(),
         seed=1,
@@ -148,24 +142,18 @@ def mined() -> Candidates:
 
 
 def test_released_queries_get_a_row_for_each_positive_without_negatives() -> None:
-    made = release(CandidateShards.of([mined()]))
-    rows = made["training_rows"].to_pandas()
+    released = release(CandidateShards.of([mined()]))
+    rows = released["training_rows"].to_pandas()
     assert rows.query_id.tolist() == ["train", "dev", "dev"]
-    assert set(zip(rows.query_id, rows.positive_id, strict=True)) == {
-        ("train", "rain"),
-        ("dev", "snow"),
-        ("dev", "wind"),
-    }
+    pairs = set(zip(rows.query_id, rows.positive_id, strict=True))
+    assert pairs == {("train", "rain"), ("dev", "snow"), ("dev", "wind")}
     assert [list(names) for names in rows.negative_ids] == [["frost"], [], []]
     assert rows.split.tolist() == ["train"] * 3
     assert rows.positive_p_relevant.isna().tolist() == [False, True, True]
-    assert made["queries"].set_index("query_id").split.to_dict() == {
-        "train": "train",
-        "test": "test",
-        "dev": "train",
-    }
-    assert made["pseudo_queries"].split.tolist() == ["train", "train"]
-    assert made["new_documents"].empty
+    splits = released["queries"].set_index("query_id").split.to_dict()
+    assert splits == {"train": "train", "test": "test", "dev": "train"}
+    assert released["pseudo_queries"].split.tolist() == ["train", "train"]
+    assert released["new_documents"].empty
 
 
 def test_labels_may_be_in_dev_alone() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from tests.pipelines.tables import NO_PSEUDO, corpus_of, labels_of
 
 from anmi.corpus.knowledge import Knowledge
 from anmi.pipelines.evaluation.nodes import measure_knowledge
@@ -21,32 +22,20 @@ LANDS = ["italy", "france", "norway", "switzerland"]
 
 def collection() -> dict[str, Any]:
     """A document per city: the first of a training query, the others of queries that are held out."""
-    ids, texts = (
-        [f"d{i}" for i in range(4)],
-        [f"{c} {land}" for c, land in zip(CITIES, LANDS, strict=True)],
-    )
+    ids = [f"d{i}" for i in range(4)]
+    texts = [f"{city} {land}" for city, land in zip(CITIES, LANDS, strict=True)]
+    queries = ["t0", "q1", "q2", "q3"]
+    splits = ["train", "test", "test", "test"]
     facts = pd.DataFrame({"document_id": ids, "head": CITIES, "relation": "country", "tail": LANDS})
+    labels = [city.title() for city in CITIES]
+    entities = pd.DataFrame({"uri": CITIES, "label": labels, "types": '["City"]'})
     variants = [(d, "swap", f"{CITIES[i]} {LANDS[i - 1]}") for i, d in enumerate(ids)]
     variants.append(("d1", "counterpart", "oslo norway"))
     return {
-        "corpus": pd.DataFrame({"document_id": ids, "title": "", "text": texts}),
-        "queries": pd.DataFrame(
-            {
-                "query_id": ["t0", "q1", "q2", "q3"],
-                "text": texts,
-                "split": ["train", "test", "test", "test"],
-            }
-        ),
-        "qrels": pd.DataFrame(
-            {"query_id": ["t0", "q1", "q2", "q3"], "document_id": ids, "relevance": 1}
-        ),
-        "knowledge": Knowledge(
-            pd.DataFrame(
-                {"uri": CITIES, "label": [c.title() for c in CITIES], "types": '["City"]'}
-            ),
-            facts[["head", "relation", "tail"]],
-            facts,
-        ),
+        "corpus": corpus_of(texts),
+        "queries": pd.DataFrame({"query_id": queries, "text": texts, "split": splits}),
+        "qrels": labels_of("t0 d0", "q1 d1", "q2 d2", "q3 d3"),
+        "knowledge": Knowledge(entities, facts[["head", "relation", "tail"]], facts),
         "variants": pd.DataFrame(variants, columns=["document_id", "kind", "text"]),
     }
 
@@ -62,7 +51,7 @@ def runs() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def models(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """One encoder to which a country is no word, and one that tells all words apart; all are orthogonal."""
+    """One encoder to which a country is no word, and one that tells all words apart."""
     folder, count = tmp_path_factory.mktemp("models"), len(CITIES) + len(LANDS)
     for name, words in (("blind", CITIES), ("seeing", [*CITIES, *LANDS])):
         model = word_encoder(words, dimension=count)
@@ -76,19 +65,20 @@ def measured(
     models: tuple[str, str], tmp_path: Path, **changes: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     with Store(tmp_path / "store") as store:
-        return measure_knowledge(
-            runs=runs(),
-            trained_model=Path(models[1]),
-            **(collection() | changes),
-            encoder=models[0],
-            recipe="mine",
-            params=EvaluationParams(resamples=100),
-            dense=DenseParams(),
-            seed=1,
-            store=store,
-            pseudo_queries=pd.DataFrame(columns=["query_id", "document_id", "split"]),
-            corpus_encoder=tmp_path,
-        )
+        inputs: dict[str, Any] = {
+            **collection(),
+            "runs": runs(),
+            "trained_model": Path(models[1]),
+            "encoder": models[0],
+            "recipe": "mine",
+            "params": EvaluationParams(resamples=100),
+            "dense": DenseParams(),
+            "seed": 1,
+            "store": store,
+            "pseudo_queries": NO_PSEUDO,
+            "corpus_encoder": tmp_path,
+        }
+        return measure_knowledge(**inputs | changes)
 
 
 def test_an_encoder_that_sees_countries_tells_facts_from_false_ones(
@@ -96,10 +86,9 @@ def test_an_encoder_that_sees_countries_tells_facts_from_false_ones(
 ) -> None:
     metrics, near = measured(models, tmp_path)
     blind, seeing = metrics["zero_shot"], metrics["mine"]
-    assert (blind["factuality_auc"], blind["factuality_paired"]) == (
-        0.5,
-        0.5,
-    ), "own and variant tie"
+    assert (blind["factuality_auc"], blind["factuality_paired"]) == (0.5, 0.5), (
+        "own and variant tie"
+    )
     assert (seeing["factuality_auc"], seeing["factuality_paired"]) == (1.0, 1.0)
     assert seeing["factuality_queries"] == 3
     assert set(seeing["factuality"]) == {"swap", "counterpart"}
@@ -125,22 +114,9 @@ def test_documents_that_were_trained_on_do_not_count(
 
 
 @pytest.mark.parametrize("missing", ["entities", "facts"])
-def test_without_entities_or_facts_nothing_is_read(missing: str) -> None:
-    nothing: Any = None
-    known = collection()["knowledge"]
-    known = replace(known, **{missing: getattr(known, missing).iloc[:0]})
-    tables = dict.fromkeys(collection(), nothing) | {"knowledge": known}
-    found = measure_knowledge(
-        runs=nothing,
-        trained_model=nothing,
-        **tables,
-        encoder="static",
-        recipe="mine",
-        params=EvaluationParams(),
-        dense=DenseParams(),
-        seed=1,
-        store=nothing,
-        pseudo_queries=nothing,
-        corpus_encoder=nothing,
-    )
+def test_without_entities_or_facts_nothing_is_read(missing: str, tmp_path: Path) -> None:
+    knowledge = collection()["knowledge"]
+    knowledge = replace(knowledge, **{missing: getattr(knowledge, missing)[:0]})
+    unread: dict[str, Any] = dict.fromkeys(("corpus", "queries", "qrels", "variants"))
+    found = measured(("none", "none"), tmp_path, knowledge=knowledge, **unread)
     assert found == ({}, {})

@@ -11,14 +11,15 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from tests.pipelines.test_training import CORPUS, QRELS, QUERIES, WORDS, rows
+from tests.pipelines.tables import NO_MARKS, NO_PSEUDO, NONE_RELATED
+from tests.pipelines.test_training import CORPUS, QRELS, QUERIES, WORDS, prepare_and_train, rows
 
-from anmi.candidates import Candidates
+from anmi.candidates import Candidates, CandidateShards
 from anmi.corpus.texts import document_texts
+from anmi.engine import IN_PROCESS
 from anmi.pipelines.dense.nodes import build_dense_index, encode_collection, retrieve
 from anmi.pipelines.evaluation.search import fit_search, make_parts, rank_by_parts, run_systems
 from anmi.pipelines.params import BM25Params, DenseParams, EvaluationParams, SearchParams
-from anmi.pipelines.training.nodes import train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
@@ -28,6 +29,13 @@ from anmi.store import Store
 ENCODED = ["query", "passage", ":", "find", *WORDS]
 FOLDER = {"query": "query: ", "document": "passage: "}
 EVALUATION = EvaluationParams(cutoffs=(10,), resamples=100)
+OPTIONS = {
+    "epochs": 2,
+    "batch_size": 4,
+    "alpha": 1.0,
+    "precision": "float32",
+    "tokens_per_pass": 40,
+}
 BOOK = recipe_book(
     {"mine": {"description": "A recipe.", "negatives": 1, "steps": {"top": {"by": "dense"}}}}
 )
@@ -72,128 +80,115 @@ def way(
     kind, name = request.param
     folder = tmp_path_factory.mktemp("way")
     similarity = "dot" if kind.endswith("dot") else "cosine"
-    how: dict[str, Any] = {"prompts": FOLDER, "similarity_fn_name": similarity}
+    settings: dict[str, Any] = {"prompts": FOLDER, "similarity_fn_name": similarity}
     if kind.startswith("network"):
-        model = network_encoder(ENCODED, include_prompt=False, **how)
+        model = network_encoder(ENCODED, include_prompt=False, **settings)
+        layer = model[0].model.embeddings.LayerNorm
     else:
-        model = word_encoder(ENCODED, normalise=similarity == "cosine", **how)
+        model = word_encoder(ENCODED, normalise=similarity == "cosine", **settings)
+        layer = model[0].embedding
     if similarity == "dot":
         # Lengths about 10, as those of many published models, and unlike.
-        weights = (
-            model[0].embedding.weight
-            if kind.startswith("static")
-            else model[0].model.embeddings.LayerNorm.weight
-        )
-        weights.data *= 8
+        layer.weight.data *= 8
     model.save(str(folder / "base"), create_model_card=False)
-    given, expected = SETTINGS[name]
-    dense = DenseParams(precision="float32", **given)
-    options = {
-        "epochs": 2,
-        "batch_size": 4,
-        "alpha": 1.0,
-        "precision": "float32",
-        "tokens_per_pass": 40,
-        "encoders": "two" if kind == "two" else "shared",
-    }
-    nothing: Any = None
-    pseudo = pd.DataFrame(
-        columns=["query_id", "text", "document_id", "positive_text", "kind", "weight", "split"]
-    )
-    tables = dict.fromkeys(("knowledge", "variants"), nothing) | {
-        "pseudo_queries": pseudo,
-        "related_documents": pd.DataFrame(columns=["document_id", "other_id", "kind"]),
+    prompts, expected = SETTINGS[name]
+    (folder / "none").mkdir()
+    options = OPTIONS | {"encoders": "two" if kind == "two" else "shared"}
+    collection = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
+    shared: dict[str, Any] = {
+        "encoder": str(folder / "base"),
+        "corpus_encoder": folder / "none",
+        "recipe": "mine",
+        "recipes": BOOK,
+        "dense": DenseParams(precision="float32", **prompts),
+        "seed": 1,
     }
     with Store(folder / "store") as store:
-        mined = encode_collection(
-            corpus=CORPUS,
-            queries=QUERIES,
-            corpus_encoder=nothing,
-            encoder=str(folder / "base"),
-            recipe="mine",
-            recipes=BOOK,
-            params=dense,
-            store=store,
-        )
+        shared["store"] = store
         bm25 = BM25Index.build(document_texts(CORPUS), "en", "whitespace")
-        candidates = retrieve(
-            bm25_index=bm25,
-            dense_index=build_dense_index(
-                CORPUS, mined["document_embeddings"], mined["encoder_info"], dense
-            ),
-            **{name: mined[name] for name in ("document_embeddings", "query_embeddings")},
-            corpus=CORPUS,
-            queries=QUERIES,
-            qrels=QRELS,
-            related_documents=pd.DataFrame(columns=["document_id", "other_id", "kind"]),
-            recipe="mine",
-            recipes=BOOK,
-            bm25=BM25Params(),
-            dense=dense,
-            seed=1,
-        )
-        trained = train_retriever(
-            rows=rows(8),
-            corpus=CORPUS,
-            queries=QUERIES,
-            qrels=QRELS,
-            **tables,
-            encoder=str(folder / "base"),
-            recipe="mine",
-            recipes=BOOK,
-            params=TrainingParams(options=options),
-            dense=dense,
-            seed=1,
-            store=store,
-            corpus_encoder=nothing,
+        mined, (candidates,) = mine(bm25, collection, shared)
+        trained = prepare_and_train(
+            folder / "data",
+            training_rows=rows(8),
+            **collection,
+            **shared,
+            pseudo_queries=NO_PSEUDO,
+            related_documents=NONE_RELATED,
+            knowledge=None,
+            variants=None,
+            training=TrainingParams(options=options),
             new_documents=pd.DataFrame({"document_id": []}),
             scored_candidates=pd.DataFrame(),
         )
-        collection = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
-        collection["pseudo_queries"] = pseudo
-        asked = {"training_summary": trained["training_summary"], "seed": 1}
-        settings = SearchParams(parts=["bm25", "trained"])
-        (folder / "none").mkdir()
-        parts = make_parts(
-            trained_model=trained["trained_model"],
-            corpus_encoder=folder / "none",
-            bm25_index=bm25,
-            encoder=str(folder / "base"),
-            search=settings,
-            dense=dense,
-            store=store,
-            **collection,
-            **asked,
-        )
-        ranked = rank_by_parts(
-            search_parts=parts,
-            terms=nothing,
-            params=EVALUATION,
-            **collection,
-            **asked,
-        )
-        search = fit_search(
-            search_parts=parts,
-            dev_part_runs=ranked["dev_part_runs"],
-            info={"collection": "mine", "language": "en"},
-            recipe="mine",
-            search=settings,
-            dense=dense,
-            **collection,
-            **asked,
-        )
-        runs = run_systems(
-            ranked["part_runs"],
-            search,
-            **collection,
-            given_runs=pd.DataFrame({"query_id": [], "system": []}),
-            recipe="mine",
-            params=EVALUATION,
-        )
+        runs, search = evaluate(bm25, collection, shared, trained)
     search.save(folder / "search")
     search = HybridSearch.load(folder / "search")
-    (block,) = candidates
-    return Way(similarity, folder / "base", expected, mined, trained, runs, block, search)
+    return Way(similarity, folder / "base", expected, mined, trained, runs, candidates, search)
+
+
+def mine(
+    bm25: BM25Index, collection: dict[str, Any], shared: dict[str, Any]
+) -> tuple[dict[str, Any], CandidateShards]:
+    dense = shared["dense"]
+    names = ("corpus_encoder", "encoder", "recipe", "recipes", "store")
+    mined = encode_collection(
+        corpus=CORPUS,
+        queries=QUERIES,
+        params=dense,
+        engine=IN_PROCESS,
+        **{name: shared[name] for name in names},
+    )
+    vectors = mined["document_embeddings"]
+    candidates = retrieve(
+        bm25_index=bm25,
+        dense_index=build_dense_index(CORPUS, vectors, mined["encoder_info"], dense),
+        document_embeddings=vectors,
+        query_embeddings=mined["query_embeddings"],
+        **collection,
+        marks=NO_MARKS,
+        related_documents=NONE_RELATED,
+        bm25=BM25Params(),
+        engine=IN_PROCESS,
+        **{name: shared[name] for name in ("recipe", "recipes", "dense", "seed")},
+    )
+    return mined, candidates
+
+
+def evaluate(
+    bm25: BM25Index, collection: dict[str, Any], shared: dict[str, Any], trained: dict[str, Any]
+) -> tuple[pd.DataFrame, HybridSearch]:
+    nothing: Any = None
+    dev = collection | {"pseudo_queries": NO_PSEUDO, "seed": 1}
+    dev["training_summary"] = trained["training_summary"]
+    params = SearchParams(parts=["bm25", "trained"])
+    names = ("encoder", "corpus_encoder", "dense", "store")
+    parts = make_parts(
+        **dev,
+        trained_model=trained["trained_model"],
+        bm25_index=bm25,
+        search=params,
+        **{name: shared[name] for name in names},
+    )
+    ranked = rank_by_parts(**dev, search_parts=parts, terms=nothing, params=EVALUATION)
+    search = fit_search(
+        **dev,
+        search_parts=parts,
+        dev_part_runs=ranked["dev_part_runs"],
+        info={"collection": "mine", "language": "en"},
+        recipe="mine",
+        search=params,
+        dense=shared["dense"],
+    )
+    runs = run_systems(
+        part_runs=ranked["part_runs"],
+        measured_search=search,
+        **collection,
+        pseudo_queries=NO_PSEUDO,
+        given_runs=pd.DataFrame({"query_id": [], "system": []}),
+        recipe="mine",
+        params=EVALUATION,
+    )
+    return runs, search
 
 
 Encode = Callable[[list[str], str], NDArray[Any]]

@@ -16,6 +16,7 @@ from kedro.pipeline import Pipeline
 from kedro.runner import SequentialRunner
 from numpy.typing import NDArray
 from tests.judging.conftest import save_classifier
+from tests.pipelines.tables import NO_MARKS, corpus_of, frame, labels_of
 
 from anmi.candidates import SOURCES
 from anmi.corpus.knowledge import Knowledge
@@ -49,18 +50,8 @@ BOOK = recipe_book(
 STAGES = (bm25, dense, consistency, denoising, elo, selection)
 BLOCKS = ("candidates", "selection")
 COLUMNS = ("consistency", "evidence", "judgments", "ratings")
-NOUNS = (
-    "river",
-    "bridge",
-    "garden",
-    "violin",
-    "engine",
-    "harbour",
-    "library",
-    "mountain",
-    "island",
-    "market",
-)
+NOUNS = ["river", "bridge", "garden", "violin", "engine"]
+NOUNS += ["harbour", "library", "mountain", "island", "market"]
 PLACES = ("north", "south", "old town", "valley", "coast")
 # Sure of most that it is not relevant, or recipes that go by σ(logit) have no negatives.
 JUDGE = save_classifier(Path(tempfile.mkdtemp()) / "judge", bias=-4)
@@ -82,40 +73,27 @@ SETTINGS: dict[str, Any] = {
 
 
 def collection() -> dict[str, pd.DataFrame]:
-    """A document per noun and place, a query for most, of which some ask for two; one text stands twice."""
+    """A document per noun and place, a query for most, of which some ask for two; one is a copy."""
     texts = [
         f"the {noun} of the {place} was opened in {1900 + 7 * i + j}"
         for i, noun in enumerate(NOUNS)
         for j, place in enumerate(PLACES)
     ]
-    texts.append(texts[0])
-    ids = [f"d{i}" for i in range(len(texts))]
     asked = [f"when was the {noun} of the {place} opened" for noun in NOUNS[:6] for place in PLACES]
-    queries = [f"q{i}" for i in range(len(asked))]
-    labels = [(query, f"d{i}") for i, query in enumerate(queries)]
-    labels += [(query, f"d{i + 5}") for i, query in enumerate(queries) if i % 5 == 0]
+    numbers = range(len(asked))
+    queries = frame("query_id text", *((f"q{i}", asked[i]) for i in numbers), same_as="")
+    labels = [*(f"q{i} d{i}" for i in numbers), *(f"q{i} d{i + 5}" for i in numbers if i % 5 == 0)]
     return {
-        "corpus": pd.DataFrame({"document_id": ids, "title": "", "text": texts, "metadata": "{}"}),
-        "queries": pd.DataFrame(
-            {
-                "query_id": queries,
-                "text": asked,
-                "metadata": "{}",
-                "same_as": "",
-                "split": ["test" if i % 6 == 5 else "train" for i in range(len(asked))],
-            }
+        "corpus": corpus_of([*texts, texts[0]]),
+        "queries": queries.assign(
+            metadata="{}", split=["test" if i % 6 == 5 else "train" for i in numbers]
         ),
-        "qrels": pd.DataFrame(labels, columns=["query_id", "document_id"]).assign(relevance=1),
-        "marks": pd.DataFrame({"query_id": [], "document_id": [], "relevance": []}),
-        "equivalents": pd.DataFrame({"query_id": ["q0", "q1"], "document_id": ["d10", "d11"]}),
-        "new_documents": pd.DataFrame({"document_id": ["d40"], "split": ["test"]}),
-        "related_documents": pd.DataFrame(
-            {
-                "document_id": ["d50", "d3"],
-                "other_id": ["d0", "d4"],
-                "kind": ["copy", "near"],
-                "similarity": 1.0,
-            }
+        "qrels": labels_of(*labels),
+        "marks": NO_MARKS,
+        "equivalents": frame("query_id document_id", ("q0", "d10"), ("q1", "d11")),
+        "new_documents": frame("document_id split", ("d40", "test")),
+        "related_documents": frame(
+            "document_id other_id kind", ("d50", "d0", "copy"), ("d3", "d4", "near"), similarity=1.0
         ),
     }
 

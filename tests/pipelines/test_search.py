@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.pipelines.tables import corpus_of, frame, labels_of
 
 from anmi.adaptation.pseudo_tests import with_pseudo_tests
 from anmi.corpus.texts import document_texts
@@ -34,56 +35,24 @@ INFO = {"collection": "mine", "language": "en"}
 DENSE = DenseParams(precision="float32")
 SYSTEMS = ["bm25", "zero_shot", "mine", "hybrid"]
 GIVEN = pd.DataFrame(
-    {
-        "query_id": "q2",
-        "document_id": ["d3", "d2"],
-        "score": [1.0, 2.0],
-        "system": "splade.trec",
-    }
+    {"query_id": "q2", "document_id": ["d3", "d2"], "score": [1.0, 2.0], "system": "splade.trec"}
 )
 
 
 def tables() -> dict[str, Any]:
-    """Every document has a title of its own; of the queries a third each is of train, dev and test."""
+    """Every document has a title of its own; a third each of the queries is train, dev and test."""
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(COUNT)]
-    corpus = pd.DataFrame(
-        {
-            "document_id": [f"d{i}" for i in range(COUNT)],
-            "text": texts,
-            "metadata": "{}",
-            "title": [f"own{i} {text.split()[4]}" for i, text in enumerate(texts)],
-        }
-    )
-    queries = pd.DataFrame(
-        {
-            "query_id": [f"q{i}" for i in range(COUNT)],
-            "text": [" ".join(text.split()[:2]) for text in texts],
-            "split": ["train", "dev", "test"] * (COUNT // 3),
-            "metadata": "{}",
-            "same_as": "",
-        }
-    )
-    qrels = pd.DataFrame(
-        {
-            "query_id": queries.query_id,
-            "document_id": corpus.document_id,
-            "relevance": 1,
-            "split": queries.split,
-        }
-    )
-    split = np.select([np.arange(COUNT) < 10, np.arange(COUNT) < 20], ["dev", "test"], "train")
-    pseudo = pd.DataFrame(
-        {
-            "query_id": "title:0:" + corpus.document_id,
-            "text": corpus.title,
-            "document_id": corpus.document_id,
-            "positive_text": corpus.text,
-            "kind": "title",
-            "weight": 1.0,
-            "split": split,
-        }
-    )
+    corpus = corpus_of(texts)
+    corpus["title"] = [f"own{i} {text.split()[4]}" for i, text in enumerate(texts)]
+    rows = ((f"q{i}", " ".join(text.split()[:2])) for i, text in enumerate(texts))
+    queries = frame("query_id text", *rows, metadata="{}", same_as="")
+    queries["split"] = ["train", "dev", "test"] * (COUNT // 3)
+    qrels = labels_of(*(f"q{i} d{i}" for i in range(COUNT)), split=queries.split)
+    pseudo = corpus.rename(columns={"title": "text", "text": "positive_text"})
+    pseudo = pseudo.drop(columns="metadata").assign(kind="title", weight=1.0)
+    pseudo["query_id"] = "title:0:" + corpus.document_id
+    pseudo["split"] = ["dev"] * 10 + ["test"] * 10 + ["train"] * (COUNT - 20)
     return {"corpus": corpus, "queries": queries, "qrels": qrels, "pseudo_queries": pseudo}
 
 
@@ -92,9 +61,8 @@ def models(word_encoder: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
     folder = tmp_path_factory.mktemp("models")
     for seed, name in enumerate(("base", "trained")):
         words = [*WORDS, *(f"own{i}" for i in range(COUNT))]
-        word_encoder(words, dimension=64, seed=seed).save(
-            str(folder / name), create_model_card=False
-        )
+        model = word_encoder(words, dimension=64, seed=seed)
+        model.save(str(folder / name), create_model_card=False)
     return str(folder / "base"), folder / "trained"
 
 
@@ -129,55 +97,50 @@ class Run:
         **search: Any,
     ) -> None:
         self.params = EvaluationParams(cutoffs=(10, 20), resamples=100, ranked=deep)
-        given = collection or tables()
+        self.tables = collection or tables()
+        self.trained = models[1]
         if not labelled:
-            given["queries"], given["qrels"] = given["queries"][:0], given["qrels"][:0]
-        self.tables, self.trained = given, models[1]
-        corpus = given["corpus"]
-        self.terms = terms = Terms.cut(document_texts(corpus), "en", "whitespace")
-        with Store(folder) as store:
-            fitting: dict[str, Any] = {
-                **given,
-                "seed": 1,
-                "training_summary": {
-                    "dev_queries": "labels" if labelled else "pseudo_queries",
-                    "unchanged": unchanged,
-                },
-            }
-            params = SearchParams(**{"parts": ["bm25", "trained"]} | search)
-            of_corpus = "corpus" in params.parts
-            (folder / "none").mkdir()
+            for name in ("queries", "qrels"):
+                self.tables[name] = self.tables[name][:0]
+        self.terms = Terms.cut(document_texts(self.tables["corpus"]), "en", "whitespace")
+        kind = "labels" if labelled else "pseudo_queries"
+        summary = {"dev_queries": kind, "unchanged": unchanged}
+        dev: dict[str, Any] = {**self.tables, "seed": 1, "training_summary": summary}
+        params = SearchParams(**{"parts": ["bm25", "trained"]} | search)
+        of_corpus = "corpus" in params.parts
+        (folder / "none").mkdir(parents=True)
+        with Store(folder / "store") as store:
             self.parts = make_parts(
+                **dev,
                 trained_model=models[1],
                 corpus_encoder=Path(models[0]) if of_corpus else folder / "none",
-                bm25_index=BM25Index.of_terms(terms),
+                bm25_index=BM25Index.of_terms(self.terms),
                 encoder="corpus" if of_corpus else models[0],
                 search=params,
                 dense=dense,
                 store=store,
-                **fitting,
             )
             runs = rank_by_parts(
-                search_parts=self.parts, terms=terms, params=self.params, **fitting
+                **dev, search_parts=self.parts, terms=self.terms, params=self.params
             )
-            self.dev_part_runs = runs["dev_part_runs"]
-            self.search = fit_search(
-                search_parts=self.parts,
-                dev_part_runs=self.dev_part_runs,
-                info=INFO,
-                recipe="mine",
-                search=params,
-                dense=dense,
-                **fitting,
-            )
-            self.runs = run_systems(
-                runs["part_runs"],
-                self.search,
-                **given,
-                given_runs=GIVEN,
-                recipe="mine",
-                params=self.params,
-            )
+        self.dev_part_runs = runs["dev_part_runs"]
+        self.search = fit_search(
+            **dev,
+            search_parts=self.parts,
+            dev_part_runs=self.dev_part_runs,
+            info=INFO,
+            recipe="mine",
+            search=params,
+            dense=dense,
+        )
+        self.runs = run_systems(
+            part_runs=runs["part_runs"],
+            measured_search=self.search,
+            **self.tables,
+            given_runs=GIVEN,
+            recipe="mine",
+            params=self.params,
+        )
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["labels", "pseudo-queries"])
@@ -190,29 +153,22 @@ def test_all_systems_answer_the_same_queries(run: Run) -> None:
     systems = [*SYSTEMS, *["splade.trec"] * labelled]
     assert run.runs.system.unique().tolist() == systems
     asked = {system: set(rows.query_id) for system, rows in run.runs.groupby("system")}
-    expected = (
-        {f"q{i}" for i in range(2, COUNT, 3)}
-        if labelled
-        else {f"title:0:d{i}" for i in range(10, 20)}
-    )
+    expected = {f"title:0:d{i}" for i in range(10, 20)}
+    if labelled:
+        expected = {f"q{i}" for i in range(2, COUNT, 3)}
     assert asked["hybrid"] == asked["mine"] == asked["zero_shot"] == expected
     table = score_runs(run.runs, **run.tables, params=run.params)
     assert len(table) == len(expected) * len(systems) and set(table.system) == set(systems)
     given = table[(table.system == "splade.trec") & (table["rank"] == 1)]
-    assert given.query_id.tolist() == ["q2"] * labelled, (
-        "its queries are in the run, and the others found nothing"
-    )
-    hardness = describe_hardness(
-        table, run.tables["queries"], run.tables["pseudo_queries"], run.params
-    )
+    # Its queries are in the run, and the others found nothing.
+    assert given.query_id.tolist() == ["q2"] * labelled
+    asked_tables = (run.tables["queries"], run.tables["pseudo_queries"])
+    hardness = describe_hardness(table, *asked_tables, run.params)
     assert {row["system"] for row in hardness["buckets"]} == set(systems)
 
 
 def test_fewer_dimensions_search_as_they_are_measured_saved_and_read_elsewhere(
-    models: tuple[str, Path],
-    run: Run,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    models: tuple[str, Path], run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def by_dimensions(run: Run) -> dict[str, float]:
         summary = {"options": {"dimensions": [64, 16]}}
@@ -310,17 +266,8 @@ def test_weights_by_hand_are_those_of_parts_that_training_left_unchanged(
 def test_what_is_measured_is_what_is_deployed(
     collection: Any, depth: int, models: tuple[str, Path], tmp_path: Path
 ) -> None:
-    weights = {"bm25": 0.4, "trained": 0.6}
-    run = Run(
-        models,
-        tmp_path / "store",
-        True,
-        DENSE,
-        "cutoffs",
-        collection(),
-        depth=depth,
-        weights=weights,
-    )
+    settings: dict[str, Any] = {"depth": depth, "weights": {"bm25": 0.4, "trained": 0.6}}
+    run = Run(models, tmp_path / "store", True, DENSE, "cutoffs", collection(), **settings)
     run.search.save(tmp_path / "folder")
     deployed = HybridSearch.load(tmp_path / "folder")
     questions = run.tables["queries"].set_index("query_id").text
@@ -397,10 +344,8 @@ def test_the_whole_corpus_is_ranked_when_asked_so_that_every_rank_is_known(
     ranks = table[table.system == "mine"].set_index("query_id")["rank"]
     model = load_encoder(str(models[1]), tmp_path)
     documents = model.encode_document(document_texts(corpus), normalize_embeddings=True)
-    texts, relevant = (
-        queries.set_index("query_id").text,
-        qrels.groupby("query_id").document_id.first(),
-    )
+    texts = queries.set_index("query_id").text
+    relevant = qrels.groupby("query_id").document_id.first()
     for query in ranks.index:
         scores = documents @ model.encode_query([texts[query]], normalize_embeddings=True)[0]
         own = scores[corpus.document_id.tolist().index(relevant[query])]

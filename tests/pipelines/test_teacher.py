@@ -10,11 +10,21 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.pipelines.test_training import BOOK, CORPUS, NEW, QRELS, QUERIES, WORDS, pseudo_queries
+from tests.pipelines.tables import frame
+from tests.pipelines.test_training import (
+    BOOK,
+    CORPUS,
+    NEW,
+    QRELS,
+    QUERIES,
+    WORDS,
+    prepare_and_train,
+    pseudo_queries,
+)
 from tests.pipelines.test_training import rows as mined_rows
 
 from anmi.pipelines.params import DenseParams, SearchParams
-from anmi.pipelines.training.nodes import score_candidates, train_retriever
+from anmi.pipelines.training.nodes import score_candidates
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import Encoder
@@ -34,12 +44,8 @@ OPTIONS = {
     "pseudo_queries": TEACHER,
     "loss": {"distillation": {"column": "teacher", "share": 1.0}},
 }
-RELATED = pd.DataFrame(
-    {
-        "document_id": ["d1", "d3", "d5"],
-        "other_id": ["d0", "d2", "d4"],
-        "kind": ["copy", "near", "sibling"],
-    }
+RELATED = frame(
+    "document_id other_id kind", ("d1", "d0", "copy"), ("d3", "d2", "near"), ("d5", "d4", "sibling")
 )
 TEXTS = [f"w{i} w{i % 3} w{i % 4} w{i % 5}" for i in range(10)]
 WEIGHTS = {"bm25": 0.4, "network": 0.6}
@@ -144,15 +150,16 @@ def scored(word_encoder: Any, tmp_path: Path) -> Any:
     positive_ids = [[name, "d19"] for name in mined_rows().positive_id]
 
     def train(**changes: Any) -> dict[str, Any]:
-        return train_retriever(
+        return prepare_and_train(
+            tmp_path / "data",
             **shared,
-            rows=mined_rows().assign(positive_ids=positive_ids),
+            training_rows=mined_rows().assign(positive_ids=positive_ids),
             queries=QUERIES,
             qrels=pd.concat([QRELS, second]),
             knowledge=None,
             variants=pd.DataFrame(),
             scored_candidates=table,
-            params=TrainingParams(options=OPTIONS | changes),
+            training=TrainingParams(options=OPTIONS | changes),
             seed=1,
         )
 

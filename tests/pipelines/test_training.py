@@ -1,7 +1,8 @@
-"""The node of training: which labels and documents it uses, and what stands in for labels that are not there."""
+"""The nodes of training: which labels and documents are used, and what stands in for labels."""
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from anmi.adaptation.pseudo_tests import labels_used
 from anmi.corpus.texts import document_texts
 from anmi.errors import AnmiError
 from anmi.pipelines.params import DenseParams
-from anmi.pipelines.training.nodes import train_retriever
+from anmi.pipelines.training.data import TrainingData
+from anmi.pipelines.training.nodes import prepare_training_data, train_retriever
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.index import term_table
@@ -27,28 +29,12 @@ from anmi.training.objective import query_weights
 COUNT = 38
 WORDS = [f"w{i}" for i in range(3 * COUNT)]
 PSEUDO = {"kinds": ["title", "cloze"], "batch_size": 4}
-BOOK = recipe_book(
-    {
-        "mine": {
-            "description": "A recipe.",
-            "negatives": 2,
-            "steps": {"top": {"by": "dense"}},
-            "training": {"pseudo_queries": PSEUDO},
-        },
-        "alone": {
-            "description": "Labels alone.",
-            "negatives": 2,
-            "steps": {"top": {"by": "dense"}},
-        },
-    }
-)
+ALONE = {"description": "Labels alone.", "negatives": 2, "steps": {"top": {"by": "dense"}}}
+BOOK = recipe_book({"mine": ALONE | {"training": {"pseudo_queries": PSEUDO}}, "alone": ALONE})
+IDS = [f"d{i}" for i in range(COUNT)]
 CORPUS = pd.DataFrame(
-    {
-        "document_id": [f"d{i}" for i in range(COUNT)],
-        "title": [f"w{i}" for i in range(COUNT)],
-        "text": [f"w{i + COUNT} w{i + 2 * COUNT}" for i in range(COUNT)],
-        "metadata": "{}",
-    }
+    [(f"d{i}", f"w{i}", f"w{i + COUNT} w{i + 2 * COUNT}", "{}") for i in range(COUNT)],
+    columns=["document_id", "title", "text", "metadata"],
 )
 QUERIES = pd.DataFrame(
     {
@@ -57,9 +43,7 @@ QUERIES = pd.DataFrame(
         "split": ["train"] * 12 + ["dev"] * 20 + ["test"] * 6,
     }
 )
-QRELS = pd.DataFrame(
-    {"query_id": QUERIES.query_id, "document_id": CORPUS.document_id, "relevance": 1}
-)
+QRELS = pd.DataFrame({"query_id": QUERIES.query_id, "document_id": IDS, "relevance": 1})
 NEW = pd.DataFrame(
     {"document_id": ["d20", "d21", "d34", "d35"], "split": ["dev", "dev", "test", "test"]}
 )
@@ -68,70 +52,76 @@ NEW = pd.DataFrame(
 def pseudo_queries() -> pd.DataFrame:
     """Titles of all documents, of which four are held out."""
     split = CORPUS.document_id.map(NEW.set_index("document_id").split).fillna("train").tolist()
-    return pd.DataFrame(
-        {
-            "query_id": "title:0:" + CORPUS.document_id,
-            "text": CORPUS.title,
-            "document_id": CORPUS.document_id,
-            "positive_text": CORPUS.text,
-            "kind": "title",
-            "weight": 1.0,
-            "split": split,
-        }
+    table = CORPUS.rename(columns={"title": "text", "text": "positive_text"})
+    return table.drop(columns="metadata").assign(
+        query_id="title:0:" + table.document_id, kind="title", weight=1.0, split=split
     )
 
 
 def rows(count: int = 12) -> pd.DataFrame:
     """One row per training query; its negatives are the next document and one that is held out."""
     texts = (CORPUS.title + " " + CORPUS.text).tolist()
-    other = [(i + 1) % COUNT for i in range(count)]
+    following = [(i + 1) % COUNT for i in range(count)]
     return pd.DataFrame(
         {
             "query_id": QUERIES.query_id[:count],
             "query": QUERIES.text[:count],
-            "positive_id": CORPUS.document_id[:count],
+            "positive_id": IDS[:count],
             "positive": texts[:count],
-            "negative_ids": [[f"d{i}", "d21"] for i in other],
-            "negatives": [[texts[i], texts[21]] for i in other],
+            "negative_ids": [[f"d{i}", "d21"] for i in following],
+            "negatives": [[texts[i], texts[21]] for i in following],
             "weights": [[1.0, 0.5]] * count,
             "negative_dense": [[0.3, 0.2]] * count,
             "positive_dense": 0.9,
             "query_weight": 1.0,
-            "positive_ids": [[name] for name in CORPUS.document_id[:count]],
+            "positive_ids": [[name] for name in IDS[:count]],
         }
     )
+
+
+def prepare_and_train(folder: Path, **inputs: Any) -> dict[str, Any]:
+    """Train on what was prepared, saved and loaded."""
+
+    def read_by(function: Any) -> dict[str, Any]:
+        return {
+            name: inputs[name] for name in inspect.signature(function).parameters.keys() & inputs
+        }
+
+    folder.mkdir(exist_ok=True)
+    prepare_training_data(**read_by(prepare_training_data)).save(folder)
+    inputs["training_data"] = TrainingData.load(folder)
+    return train_retriever(**read_by(train_retriever))
 
 
 @pytest.fixture
 def train(word_encoder: Any, tmp_path: Path) -> Any:
     word_encoder(WORDS).save(str(tmp_path / "base"), create_model_card=False)
-    related = pd.DataFrame({"document_id": [], "other_id": [], "kind": []}, dtype=str)
 
-    def run(recipe: str = "mine", **changes: Any) -> dict[str, Any]:
-        tables = {
-            "rows": rows(),
+    def run(**changes: Any) -> dict[str, Any]:
+        options = {"epochs": 2, "batch_size": 4, **changes.pop("options", {})}
+        inputs = {
+            "training_rows": rows(),
+            "corpus": CORPUS,
             "queries": QUERIES,
             "qrels": QRELS,
             "pseudo_queries": pseudo_queries(),
+            "new_documents": NEW,
+            "related_documents": pd.DataFrame(
+                columns=["document_id", "other_id", "kind"], dtype=str
+            ),
+            "scored_candidates": pd.DataFrame(),
+            "knowledge": None,
+            "variants": pd.DataFrame(),
+            "corpus_encoder": tmp_path,
+            "encoder": str(tmp_path / "base"),
+            "recipe": "mine",
+            "recipes": BOOK,
+            "training": TrainingParams(options=options),
+            "dense": DenseParams(precision="float32"),
+            "seed": 1,
         }
-        tables |= {"recipes": BOOK, "scored_candidates": pd.DataFrame()}
-        options = {"epochs": 2, "batch_size": 4, **changes.pop("options", {})}
         with Store(tmp_path / "store") as store:
-            return train_retriever(
-                **tables | changes,
-                corpus=CORPUS,
-                knowledge=None,
-                variants=pd.DataFrame(),
-                related_documents=related,
-                encoder=str(tmp_path / "base"),
-                recipe=recipe,
-                params=TrainingParams(options=options),
-                seed=1,
-                store=store,
-                new_documents=NEW,
-                dense=DenseParams(precision="float32"),
-                corpus_encoder=tmp_path,
-            )
+            return prepare_and_train(tmp_path / "data", **inputs | changes, store=store)
 
     return run
 
@@ -146,11 +136,11 @@ def test_a_kind_that_the_documents_do_not_offer_is_left_out_and_named_if_it_was_
     assert "no pseudo-query of the kind cloze" in caplog.text
 
 
-def test_without_labels_pseudo_queries_of_new_documents_are_dev(
-    train: Any,
-) -> None:
+def test_without_labels_pseudo_queries_of_new_documents_are_dev(train: Any) -> None:
     tests = QUERIES[QUERIES.split == "test"]
-    made = train(rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)])
+    made = train(
+        training_rows=rows()[:0], queries=tests, qrels=QRELS[QRELS.query_id.isin(tests.query_id)]
+    )
     assert (made["training_summary"]["rows"], made["training_summary"]["dev_queries"]) == (
         0,
         "pseudo_queries",
@@ -168,7 +158,7 @@ def test_pseudo_queries_join_fewer_than_twenty_dev_queries(train: Any) -> None:
 
 def test_a_recipe_of_labels_alone_needs_some(train: Any) -> None:
     with pytest.raises(AnmiError, match="nothing to train on: no training query has a label"):
-        train(recipe="alone", rows=rows()[:0])
+        train(recipe="alone", training_rows=rows()[:0])
 
 
 @pytest.mark.parametrize(
@@ -177,7 +167,7 @@ def test_a_recipe_of_labels_alone_needs_some(train: Any) -> None:
 def test_what_is_too_little_to_learn_from_leaves_the_encoder_as_it_was(
     train: Any, tmp_path: Path, caplog: Any, count: int, said: str
 ) -> None:
-    made = train(rows=rows()[:0], pseudo_queries=pseudo_queries()[:count])
+    made = train(training_rows=rows()[:0], pseudo_queries=pseudo_queries()[:count])
     before, after = (
         folder / "model.safetensors" for folder in (tmp_path / "base", made["trained_model"])
     )
@@ -190,10 +180,7 @@ def test_a_companion_is_what_a_run_of_its_own_would_train(train: Any) -> None:
     made = train(options={"companion": {"retriever": "sparse", "epochs": 1}})
     alone = {
         kind: train(options=options)
-        for kind, options in (
-            ("dense", {}),
-            ("sparse", {"retriever": "sparse", "epochs": 1}),
-        )
+        for kind, options in (("dense", {}), ("sparse", {"retriever": "sparse", "epochs": 1}))
     }
     folders = {"dense": made["trained_model"], "sparse": made["trained_model"] / "companion"}
     for kind, folder in folders.items():
@@ -230,11 +217,7 @@ def test_a_share_of_the_way_that_was_chosen_before_is_taken(train: Any, tmp_path
 @pytest.mark.parametrize("learned", [True, False])
 def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: bool) -> None:
     made = train(
-        options={
-            "alpha": 1.0,
-            "retriever": "sparse",
-            "sparsity": {"learned_queries": learned},
-        }
+        options={"alpha": 1.0, "retriever": "sparse", "sparsity": {"learned_queries": learned}}
     )
     table = term_table(made["trained_model"])
     old = CORPUS[~CORPUS.document_id.isin(NEW.document_id)]

@@ -173,22 +173,39 @@ def ranked(
     return ranking.run(search)
 
 
+def dev_collection(
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    most_documents: int,
+    seed: int,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the documents that dev queries search, the labelled dev queries, and their labels.
+
+    Of a corpus of more than ``most_documents`` these are the labelled documents and a random
+    sample, so that measuring stays cheap.
+    """
+    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
+    labels = qrels[qrels.query_id.isin(dev.query_id)]
+    if len(corpus) <= most_documents:
+        return corpus, dev, labels
+    is_labelled = corpus.document_id.isin(labels.document_id).to_numpy()
+    draws = seeds.stream(seed, "evaluation/dev-sample").random(len(corpus))
+    draws[is_labelled] = -1.0
+    count = max(most_documents, int(is_labelled.sum()))
+    sample = np.sort(np.argsort(draws, kind="stable")[:count])
+    return corpus.iloc[sample], dev, labels
+
+
 class DevQueries:
     """Measures what an encoder finds for the labelled dev queries.
 
-    A larger corpus is reduced to their labelled documents and a random sample, so that measuring
-    stays cheap.
-
     Parameters
     ----------
-    corpus, queries, qrels
-        As in :class:`anmi.corpus.types.Collection`.
-    most_documents
-        Documents that are searched.
+    documents, queries, labels
+        See :func:`dev_collection`.
     settings
         How encoders encode.
-    seed
-        Of the sample.
 
     Attributes
     ----------
@@ -198,28 +215,17 @@ class DevQueries:
 
     def __init__(
         self,
-        corpus: pd.DataFrame,
+        documents: pd.DataFrame,
         queries: pd.DataFrame,
-        qrels: pd.DataFrame,
-        most_documents: int,
+        labels: pd.DataFrame,
         settings: EncoderSettings,
-        seed: int,
     ) -> None:
-        dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
-        truth = qrels[qrels.query_id.isin(dev.query_id)]
-        documents = corpus
-        if len(corpus) > most_documents:
-            is_labelled = corpus.document_id.isin(truth.document_id).to_numpy()
-            draws = seeds.stream(seed, "evaluation/dev-sample").random(len(corpus))
-            draws[is_labelled] = -1.0
-            count = max(most_documents, int(is_labelled.sum()))
-            documents = corpus.iloc[np.sort(np.argsort(draws, kind="stable")[:count])]
-        self.query_ids = dev.query_id.tolist()
-        self._query_texts = dev.text.tolist()
+        self.query_ids = queries.query_id.tolist()
+        self._query_texts = queries.text.tolist()
         self._document_texts = document_texts(documents)
         self._settings = settings
-        self._ranking = Ranking.of(dev, truth, documents, _DEV_CUT)
-        self._labels = of_documents(truth, corpus)
+        self._ranking = Ranking.of(queries, labels, documents, _DEV_CUT)
+        self._labels = of_documents(labels, documents)
 
     def losses(self, model: Any, temperature: float) -> Float64s:
         """Return InfoNCE of each query over all that is searched, [Q]; NaN where nothing of it is relevant.

@@ -1,9 +1,10 @@
-"""Parameters of the stages; those of training, with the options of recipes, are in `pipelines.training.params`."""
+"""Parameters of the stages; those of training are in `pipelines.training.params`."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sized
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -32,29 +33,31 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def sentence(error: ValidationError, model: Any, what: str, name: str = "") -> str:
-    """Return what is wrong with settings that a model does not accept, with the nearest name that it knows.
+def sentence(error: ValidationError, model: Any, noun: str, name: str = "") -> str:
+    """Return what is wrong with settings that a model does not accept, with the nearest name.
 
-    ``what`` they are called, and the dotted ``name`` of all of them.
+    ``noun`` is what they are called, and ``name`` the dotted name of all of them.
     """
     first = error.errors(include_url=False)[0]
-    place = ".".join(filter(None, [name, *map(str, first["loc"])]))
-    # The model in which the last part of the place is a field; None where that is no model's.
-    for part in first["loc"][:-1]:
-        found = getattr(model, "model_fields", {}).get(part)
-        model = None if found is None else found.annotation
+    location = first["loc"]
+    path = ".".join(filter(None, [name, *map(str, location)]))
+    # The model in which the last part of the path is a field; None where that is no model's.
+    for step in location[:-1]:
+        field = getattr(model, "model_fields", {}).get(step)
+        model = None if field is None else field.annotation
     if first["type"] == "extra_forbidden":
         fields = getattr(model, "model_fields", None)
-        hint = nearest(str(first["loc"][-1]), fields) if fields else "its model has no such field"
-        return f'there is no {what} "{place}": {hint}'
-    said = first["msg"].removeprefix("Value error, ")
+        hint = nearest(str(location[-1]), fields) if fields else "its model has no such field"
+        return f'there is no {noun} "{path}": {hint}'
+    problem = first["msg"].removeprefix("Value error, ")
     if first["type"] in ("model_type", "dict_type"):
-        said = f"settings by name were expected, as in {place}.NAME=VALUE"
-    given = (
-        f", not {first['input']!r}" if isinstance(first["input"], (str, int, float, list)) else ""
-    )
-    # What settings do not allow together is about none of them alone.
-    return f'{what} "{place}": {said}{given}' if place else said
+        problem = f"settings by name were expected, as in {path}.NAME=VALUE"
+    if not path:
+        # What settings do not allow together is about none of them alone.
+        return problem
+    value = first["input"]
+    shown = f", not {value!r}" if isinstance(value, (str, int, float, list)) else ""
+    return f'{noun} "{path}": {problem}{shown}'
 
 
 class IngestionParams(ReadingParams):
@@ -76,7 +79,7 @@ class WriterOptions(EndpointOptions):
 
 
 class AdaptationParams(Params):
-    """How documents ask for themselves; of which kinds the recipe says (`training.options.pseudo_queries.kinds`)."""
+    """How documents ask for themselves; the recipe says by which kinds of pseudo-queries."""
 
     views: int = Field(5, ge=1, le=100)
     max_documents: int = Field(100_000, ge=1)
@@ -107,7 +110,7 @@ class BM25Params(Params):
 
 
 class DenseParams(EncoderSettings):
-    """How texts are encoded, indexed and searched; an encoder that a run trained has the prompts of its folder."""
+    """How texts are encoded, indexed and searched; a trained encoder has its folder's prompts."""
 
     max_length: int = Field(256, ge=8)
     index: Literal["flat", "hnsw"] = "flat"
@@ -226,6 +229,15 @@ class EvaluationParams(Params):
     factuality_queries: int = Field(2_000, ge=2)
     neighbours: int = Field(5, ge=1)
 
+    def depth_of(self, corpus: Sized) -> int:
+        """Return how deep systems rank a corpus."""
+        return max(self.cutoffs) if self.ranked == "cutoffs" else len(corpus)
+
+    @property
+    def draws(self) -> dict[str, Any]:
+        """How intervals are computed, but for the seed."""
+        return {"resamples": self.resamples, "confidence": self.confidence}
+
 
 TrainAgain = Literal["auto", "always", "never"]
 
@@ -249,7 +261,7 @@ class RetrainParams(Params):
 
 
 def model_name(params: RetrainParams, collection: str) -> str:
-    """Return the name of the registered model, made from the parameter ``collection`` where none is given.
+    """Return the name of the registered model, by default made from the parameter ``collection``.
 
     Examples
     --------

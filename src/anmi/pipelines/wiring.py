@@ -1,4 +1,4 @@
-"""How nodes are wired: those with many inputs by name, those of a stage in a namespace that Kedro-Viz folds."""
+"""How nodes are wired: many inputs by name, and a stage in a namespace that Kedro-Viz folds."""
 
 from __future__ import annotations
 

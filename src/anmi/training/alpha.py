@@ -15,7 +15,7 @@ import pandas as pd
 
 from anmi.adaptation.pseudo_tests import with_pseudo_tests
 from anmi.evaluation.choice import Prior, balanced, choose
-from anmi.evaluation.retrieval import DevQueries
+from anmi.evaluation.retrieval import DevQueries, dev_collection
 from anmi.evaluation.significance import compare, intervals
 from anmi.ragged import Bools, Float64s
 from anmi.retrieval.kinds import is_sparse, is_static
@@ -29,6 +29,38 @@ if TYPE_CHECKING:
 ALPHAS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 PRIOR: Final = Prior(best=(1.0,), fall=0.05, spread=0.06, reach=1.0, lean=(0.02,), lean_spread=0.05)
 _SIGNIFICANT: Final = 0.05
+
+
+def dev_tables(
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    new_documents: pd.DataFrame,
+    *,
+    most_documents: int,
+    seed: int,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the collection of all dev queries, see :func:`anmi.evaluation.retrieval.dev_collection`.
+
+    Pseudo-queries are among them. Documents that a label names are asked none, which would take
+    texts from them. The queries say ``is_pseudo``, ``is_unlabelled`` and ``is_new``, see
+    :class:`AlphaChoice`.
+    """
+    relevant = qrels[qrels.relevance > 0]
+    is_test = relevant.query_id.isin(queries.query_id[queries.split == "test"])
+    is_named = pseudo_queries.document_id.isin(relevant.document_id[~is_test])
+    tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries[~is_named], ["dev"])
+    documents, dev, labels = dev_collection(*tables, most_documents, seed)
+    trained_on = relevant[relevant.query_id.isin(queries.query_id[queries.split == "train"])]
+    is_trained_on = relevant.document_id.isin(trained_on.document_id)
+    is_old = ~relevant.document_id.isin(new_documents.document_id)
+    dev = dev.assign(
+        is_pseudo=~dev.query_id.isin(queries.query_id),
+        is_unlabelled=~dev.query_id.isin(relevant.query_id[is_trained_on]),
+        is_new=~dev.query_id.isin(relevant.query_id[is_old]),
+    )
+    return documents, dev, labels
 
 
 @dataclass
@@ -63,38 +95,17 @@ class AlphaChoice:
 
     @staticmethod
     def of(
-        corpus: pd.DataFrame,
+        documents: pd.DataFrame,
         queries: pd.DataFrame,
-        qrels: pd.DataFrame,
-        pseudo_queries: pd.DataFrame,
-        new_documents: pd.DataFrame,
-        *,
-        most_documents: int,
+        labels: pd.DataFrame,
         settings: EncoderSettings,
         seed: int,
     ) -> AlphaChoice:
-        """Return the choice by all dev queries of a collection, pseudo-queries among them.
-
-        Documents that a label names are asked no pseudo-queries, which would take texts from them.
-        ``most_documents`` and ``settings`` are those of
-        :class:`anmi.evaluation.retrieval.DevQueries`.
-        """
-        relevant = qrels[qrels.relevance > 0]
-        is_test = relevant.query_id.isin(queries.query_id[queries.split == "test"])
-        is_named = pseudo_queries.document_id.isin(relevant.document_id[~is_test])
-        tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries[~is_named], ["dev"])
-        dev = DevQueries(*tables, most_documents, settings, seed)
-        trained_on = relevant[relevant.query_id.isin(queries.query_id[queries.split == "train"])]
-        is_trained_on = relevant.document_id.isin(trained_on.document_id)
-        is_old = ~relevant.document_id.isin(new_documents.document_id)
-        query_ids = pd.Series(dev.query_ids, dtype=object)
-        return AlphaChoice(
-            dev,
-            ~query_ids.isin(queries.query_id).to_numpy(bool),
-            ~query_ids.isin(relevant.query_id[is_trained_on]).to_numpy(bool),
-            ~query_ids.isin(relevant.query_id[is_old]).to_numpy(bool),
-            seed,
-        )
+        """Return the choice by the tables of :func:`dev_tables`."""
+        dev = DevQueries(documents, queries, labels, settings)
+        is_pseudo = queries.is_pseudo.to_numpy(bool)
+        is_unlabelled = queries.is_unlabelled.to_numpy(bool)
+        return AlphaChoice(dev, is_pseudo, is_unlabelled, queries.is_new.to_numpy(bool), seed)
 
     def dev_ndcg(self, model: Any) -> float:
         """Return mean nDCG@10 of labelled dev queries; of pseudo-queries if none is."""

@@ -55,10 +55,7 @@ def test_a_model_goes_in_and_comes_out_as_it_was(
         path.suffix
         for path in (fetched / "model.sentence_transformer").rglob("*")
         if path.is_file()
-    } == {
-        ".json",
-        ".safetensors",
-    }
+    } == {".json", ".safetensors"}
 
     import mlflow.sentence_transformers
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +15,8 @@ from anmi.adaptation.make import make_pseudo_queries
 from anmi.adaptation.pseudo_tests import labels_used
 from anmi.corpus.texts import normalised
 from anmi.errors import AnmiError, nearest
-from anmi.pipelines.params import AdaptationParams, DenseParams
-from anmi.pipelines.training.params import overridden
+from anmi.pipelines.params import AdaptationParams, DenseParams, WriterOptions
+from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.encoders import Encoder, place_of
 from anmi.retrieval.terms import Terms
 from anmi.seeds import choose
@@ -26,28 +26,6 @@ from anmi.store import Store
 log = logging.getLogger(__name__)
 # Queries that a language model sees before it writes some.
 _EXAMPLES: Final = 4
-
-
-def kinds_of(recipe: str, recipes: RecipeBook, options: Mapping[str, Any]) -> list[str]:
-    """Return the kinds of pseudo-queries that a recipe trains on; under the name ``*`` those of all recipes.
-
-    ``options`` are those of training that win over the recipe's.
-
-    Raises
-    ------
-    AnmiError
-        There is no such kind; the message names the nearest.
-    """
-    names = recipes.names() if recipe == recipes.every else [recipe]
-    kinds: list[str] = []
-    for name in names:
-        training = overridden(recipes.get(name).training, options)
-        kinds += (training.get("pseudo_queries") or {}).get("kinds", ())
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise AnmiError(
-            f'there is no kind of pseudo-queries "{unknown[0]}"; {nearest(unknown[0], KINDS)}'
-        )
-    return list(dict.fromkeys(kinds))
 
 
 def example_queries(
@@ -83,7 +61,7 @@ def ask_corpus(
     info: dict[str, Any],
     recipe: str,
     recipes: RecipeBook,
-    options: dict[str, Any],
+    training: TrainingParams,
     params: AdaptationParams,
     dense: DenseParams,
     seed: int,
@@ -99,33 +77,24 @@ def ask_corpus(
     dict
         ``pseudo_queries, dropped_pseudo_queries, pseudo_query_summary``.
     """
-    kinds = kinds_of(recipe, recipes, options)
+    chosen = recipes.get(recipe)
+    options = merged_options(chosen, training)
+    kinds = options.pseudo_queries.kinds
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise AnmiError(
+            f'there is no kind of pseudo-queries "{unknown[0]}"; {nearest(unknown[0], KINDS)}'
+        )
     writer = None
     if params.llm is not None and "llm" in kinds:
-        from anmi.adaptation.written import Writer
-        from anmi.judging.endpoint import Endpoint
-
-        share = overridden(recipes.get(recipe).training, options).get("labels", 1.0)
-        writer = Writer(
-            Endpoint(params.llm).ask,
-            store,
-            (params.llm.model, params.llm.base_url, str(params.llm.max_tokens)),
-            budget=params.llm.budget,
-            max_characters=params.llm.max_characters,
-            examples=example_queries(queries, qrels, share, seed),
-        )
+        writer = _writer(params.llm, example_queries(queries, qrels, options.labels, seed), store)
     rank = None
     if kinds and params.filters.round_trip is not None:
-        from anmi.adaptation.round_trip import document_ranks
-
-        settings = recipes.get(recipe).settings("dense", dense)
-        name = place_of(encoder, corpus_encoder)
-        start = Encoder(settings.of(name), store.path / "models", store)
-        new = new_documents.document_id
-        rank = partial(document_ranks, corpus=corpus, terms=terms, encoder=start, new=new)
+        settings = chosen.settings("dense", dense).of(place_of(encoder, corpus_encoder))
+        start = Encoder(settings, store.path / "models", store)
+        rank = _ranks(corpus, terms, start, new_documents)
     copies = frozenset(related_documents.document_id[related_documents.kind == "copy"])
-    held_out = frozenset(map(normalised, queries.text[queries.split.isin(["dev", "test"])]))
-    made = make_pseudo_queries(
+    held_out = queries.text[queries.split.isin(["dev", "test"])]
+    pseudo = make_pseudo_queries(
         corpus,
         kinds,
         language=info["language"],
@@ -135,16 +104,39 @@ def ask_corpus(
         most_documents=params.max_documents,
         new=dict(new_documents.to_numpy().tolist()),
         copies=copies,
-        held_out=held_out,
+        held_out=frozenset(map(normalised, held_out)),
         filters=params.filters,
         question=params.question,
         writer=writer,
         rank=rank,
     )
-    for kind, counts in made.summary["kinds"].items():
+    for kind, counts in pseudo.summary["kinds"].items():
         log.info("%s: %d pseudo-queries of %d documents", kind, counts["kept"], counts["documents"])
     return {
-        "pseudo_queries": made.queries,
-        "dropped_pseudo_queries": made.dropped,
-        "pseudo_query_summary": made.summary,
+        "pseudo_queries": pseudo.queries,
+        "dropped_pseudo_queries": pseudo.dropped,
+        "pseudo_query_summary": pseudo.summary,
     }
+
+
+def _ranks(
+    corpus: pd.DataFrame, terms: Terms, encoder: Encoder, new_documents: pd.DataFrame
+) -> Callable[..., Any]:
+    from anmi.adaptation.round_trip import document_ranks
+
+    new = new_documents.document_id
+    return partial(document_ranks, corpus=corpus, terms=terms, encoder=encoder, new=new)
+
+
+def _writer(options: WriterOptions, examples: list[str], store: Store) -> Any:
+    from anmi.adaptation.written import Writer
+    from anmi.judging.endpoint import Endpoint
+
+    return Writer(
+        Endpoint(options).ask,
+        store,
+        (options.model, options.base_url, str(options.max_tokens)),
+        budget=options.budget,
+        max_characters=options.max_characters,
+        examples=examples,
+    )

@@ -23,10 +23,9 @@ def ingest_all(collection: str, params: IngestionParams, seed: int) -> dict[str,
 
     What can be planted shows only when all labels are there.
     """
-    made = ingest(
-        collection, params.model_copy(update={"api_docs_queries": 0, "max_queries": 0}), seed
-    )
-    return made | {"corpus": without_source(made["corpus"])}
+    uncapped = params.model_copy(update={"api_docs_queries": 0, "max_queries": 0})
+    tables = ingest(collection, uncapped, seed)
+    return tables | {"corpus": without_source(tables["corpus"])}
 
 
 def plant_truth(
@@ -36,7 +35,7 @@ def plant_truth(
     equivalents: pd.DataFrame,
     related_documents: pd.DataFrame,
     params: AuditParams,
-    audit_judges_for: str,
+    judges_for: str,
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return what the mining may know of the audited queries, and the truth that it may not.
@@ -55,7 +54,7 @@ def plant_truth(
             seed=seed,
         )
     except NothingToPlant as error:
-        if audit_judges_for == RecipeBook.every:
+        if judges_for == RecipeBook.every:
             raise
         log.warning("Planting measures nothing: %s", error)
         truth = pd.DataFrame(columns=["query_id", "document_id", "kind"], dtype="str")
@@ -80,7 +79,7 @@ def audit_recipes(
     recipe: str | None = None,
     **columns: ColumnShards,
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]:
-    """Count what every recipe takes of the planted truth for negatives, and how well each judgment tells it apart.
+    """Count what every recipe takes of the planted truth for negatives, and how judgments tell it.
 
     With a recipe only that one is run, beside ``naive_top``, whose false negatives are those of no
     filter at all. Returns the findings of recipes and of judges, and a summary.
@@ -103,21 +102,20 @@ def audit_recipes(
         recipes = RecipeBook.model_construct(**dict(sorted(chosen.items())))
     planted = PlantedTruth(truth, corpus.document_id)
     judged = with_stage_columns(candidates, **columns).map(with_probabilities)
-    measured = audit.audit_recipes(judged, planted, recipes, seed=seed)
-    judges = audit.audit_judges(judged, planted, depth=params.depth)
-    for table in (measured, judges):
+    by_recipe = audit.audit_recipes(judged, planted, recipes, seed=seed)
+    by_judge = audit.audit_judges(judged, planted, depth=params.depth)
+    for table in (by_recipe, by_judge):
         table.insert(0, "collection", info["collection"])
-    for name, _, rate, _, gap, *_ in audited(measured):
+    for name, _, rate, _, gap, *_ in audited(by_recipe):
         log.info("%s: false negatives %s, gap %s", name, rate, gap)
     log.info("See all of it with: kedro anmi audit")
-    found = audit.summarise(measured, judges, truth, audit.found_share(candidates.only(), planted))
-    return measured, judges, about | found
+    found_share = audit.found_share(candidates.only(), planted)
+    summary = audit.summarise(by_recipe, by_judge, truth, found_share)
+    return by_recipe, by_judge, about | summary
 
 
-def gate(
-    recipes: pd.DataFrame, summary: dict[str, Any], *, recipe: str, params: AuditParams
-) -> None:
-    """Fail the run where the recipe has too many false negatives; all that an audit leaves is saved by then."""
+def gate(recipes: pd.DataFrame, summary: dict[str, Any], recipe: str, params: AuditParams) -> None:
+    """Fail the run where the recipe has too many false negatives, once findings are saved."""
     from anmi.evaluation.audit import check_false_negatives
 
     if params.max_false_negative_rate is not None:

@@ -1,4 +1,4 @@
-"""Wiring of the audit: the collection with truth planted goes through the stages of mining, then it is scored."""
+"""Wiring of the audit: a collection with truth planted goes through mining, then it is scored."""
 
 from __future__ import annotations
 
@@ -18,72 +18,83 @@ from anmi.selection.recipe import STAGE_COLUMNS
 
 NAMESPACE: Final = "audit"
 _AUDITED: Final = {"queries": "audit_queries", "qrels": "audit_qrels"}
+_JUDGES_FOR: Final = "params:audit_judges_for"
 _TRUTH: Final = "planted_truth"
 FINDINGS: Final = ("audit_recipes", "audit_judges", "audit_summary")
+SCORED_BY: Final = by_name(
+    *STAGE_COLUMNS,
+    "corpus",
+    "params:recipes",
+    "params:encoder",
+    "params:seed",
+    truth=_TRUTH,
+    info="collection_info",
+    params="params:audit",
+)
 
 
-def create_pipeline() -> Pipeline:
-    """Return the pipeline.
+def create_pipeline(judges_for: str = _JUDGES_FOR, *, scored: bool = True) -> Pipeline:
+    """Return the pipeline, which judges for the recipe that a parameter names, or for all.
 
     It shares parameters and the store with the main way and nothing else, so an audit of another
     collection never comes between two stages of mining. What the stages make goes under ``audit.``;
     the planted collection, the truth and the findings have names of their own.
     """
-    whole = Pipeline([_collection(), _mining(), _scoring()])
+    stages = [_collection(judges_for), _mining(judges_for)]
+    outputs = {*_AUDITED.values(), _TRUTH}
+    if scored:
+        stages.append(_scoring())
+        outputs |= {*FINDINGS}
+    whole = Pipeline(stages)
     parameters = {name for name in whole.inputs() if name.startswith("params:")}
     return Pipeline(
         whole,
         namespace=NAMESPACE,
-        inputs=set(whole.inputs() - parameters),
-        outputs={*_AUDITED.values(), _TRUTH, *FINDINGS},
+        inputs=whole.inputs() - parameters,
+        outputs=outputs,
         parameters=parameters,
     )
 
 
-def _collection() -> Pipeline:
-    read = ingestion.create_pipeline().only_nodes("ingestion.ingest").outputs()
+def _collection(judges_for: str) -> Pipeline:
+    ingested = ingestion.create_pipeline().outputs()
+    planted_from = by_name(
+        "queries",
+        "qrels",
+        "equivalents",
+        "related_documents",
+        "params:seed",
+        params="params:audit",
+        judges_for=judges_for,
+    )
     return stage(
         "collection",
         [
             node(
                 ingest_all,
-                [
-                    "params:collection",
-                    "params:ingestion",
-                    "params:seed",
-                ],
-                {name: name for name in sorted(read)},
+                ["params:collection", "params:ingestion", "params:seed"],
+                by_name(*sorted(ingested)),
                 name="ingest",
             ),
-            node(
-                plant_truth,
-                by_name(
-                    "queries",
-                    "qrels",
-                    "equivalents",
-                    "related_documents",
-                    "params:audit_judges_for",
-                    "params:seed",
-                    params="params:audit",
-                ),
-                [*_AUDITED.values(), _TRUTH],
-            ),
+            node(plant_truth, planted_from, [*_AUDITED.values(), _TRUTH]),
         ],
     )
 
 
-def _mining() -> Pipeline:
-    """Return the stages of mining as they are, on the audited queries and labels, judging for all recipes at once."""
-    checked = consistency.create_pipeline().only_nodes("consistency.check_consistency")
-    asked = Pipeline(
-        [node for node in dense.create_pipeline().nodes if node.name != "dense.retrieve_dev"]
-    )
-    stages = Pipeline(
-        [checked, asked, *(stage.create_pipeline() for stage in (bm25, denoising, elo))]
-    )
-    return Pipeline(
-        stages, inputs=_AUDITED, parameters={"params:recipe": "params:audit_judges_for"}
-    )
+def _mining(judges_for: str) -> Pipeline:
+    """Return the stages of mining on the audited queries and labels.
+
+    Retrieval is for all recipes, since hardness is measured by the encoder, whichever the recipe
+    reads.
+    """
+    retrieving = dense.create_pipeline().to_outputs("candidates")
+    judging = [stage.create_pipeline() for stage in (bm25, denoising, elo)]
+    judging.append(consistency.create_pipeline().to_outputs("consistency"))
+    stages = [
+        Pipeline(retrieving, parameters={"params:recipe": _JUDGES_FOR}),
+        Pipeline(judging, parameters={"params:recipe": judges_for}),
+    ]
+    return Pipeline(stages, inputs=_AUDITED)
 
 
 def _scoring() -> Pipeline:
@@ -91,24 +102,7 @@ def _scoring() -> Pipeline:
     return stage(
         "scoring",
         [
-            node(
-                audit_recipes,
-                by_name(
-                    *STAGE_COLUMNS,
-                    "corpus",
-                    "params:recipes",
-                    "params:encoder",
-                    "params:seed",
-                    truth=_TRUTH,
-                    info="collection_info",
-                    params="params:audit",
-                ),
-                [*FINDINGS],
-            ),
-            node(
-                gate,
-                by_name("params:recipe", recipes=recipes, summary=summary, params="params:audit"),
-                None,
-            ),
+            node(audit_recipes, SCORED_BY, [*FINDINGS]),
+            node(gate, [recipes, summary, "params:recipe", "params:audit"], None),
         ],
     )

@@ -26,10 +26,11 @@ def check_consistency(
     What becomes of an inconsistent query is the recipe's choice. Without BM25 there is nothing to
     add.
     """
-    if "bm25" not in recipes.get(recipe).sources:
+    chosen = recipes.get(recipe)
+    if "bm25" not in chosen.sources:
         return ColumnShards()
-    params = recipes.get(recipe).settings("consistency", params)
-    engine = recipes.get(recipe).settings("bm25", bm25).engine
+    params = chosen.settings("consistency", params)
+    engine = chosen.settings("bm25", bm25).engine
 
     def consistent(score: Float32s, rank: Float32s) -> Bools:
         # A document that shares no term is tied with all others that share none, so its rank may
@@ -37,12 +38,13 @@ def check_consistency(
         return (rank <= params.top) & ((score > 0) | (engine == "rank_bm25"))
 
     def verdict(block: Candidates) -> Candidates:
-        rank = block.query_columns["best_bm25_rank"]
-        best = consistent(block.query_columns["best_bm25"], rank)
-        own = consistent(*(block.positive_columns[name] for name in ("bm25", "bm25_rank")))
+        best_rank = block.query_columns["best_bm25_rank"]
+        best = consistent(block.query_columns["best_bm25"], best_rank)
+        columns = block.positive_columns
+        of_positive = consistent(columns["bm25"], columns["bm25_rank"])
         return block.with_columns(
-            positive_columns={"consistent": own},
-            query_columns={"consistent": best, "positive_rank": rank},
+            positive_columns={"consistent": of_positive},
+            query_columns={"consistent": best, "positive_rank": best_rank},
         )
 
     narrow = candidates.only("best_bm25", "best_bm25_rank", "bm25", "bm25_rank")
@@ -54,7 +56,10 @@ def check_consistency(
 def summarise_consistency(
     candidates: CandidateShards, consistency: ColumnShards
 ) -> dict[str, float]:
-    """Return how many training queries pass and where the positives of the others stand; empty without BM25."""
+    """Return how many training queries pass, and where the positives of the others stand.
+
+    Without BM25 it is empty.
+    """
     read = candidates.joined(consistency).only(*_VERDICT)
     blocks = [block for block in read if block.query_columns.keys() >= {*_VERDICT}]
     if not blocks:

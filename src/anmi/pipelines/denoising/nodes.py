@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +13,7 @@ import pandas as pd
 from anmi.candidates import GRADE, MARKED, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts
-from anmi.engine import IN_PROCESS, EngineParams, add_columns, map_shards
+from anmi.engine import EngineParams, add_columns, map_shards
 from anmi.judging.evidence import ByNetwork, Material, facts_of
 from anmi.judging.fused import shipped, with_network
 from anmi.judging.fusing import FusedJudge
@@ -28,10 +27,8 @@ from anmi.selection.recipe import OF_CROSS_ENCODER, OF_ELO, Recipe, RecipeBook
 from anmi.store import Store
 
 log = logging.getLogger(__name__)
-_EQUAL = EloParams()
 # Where a recipe finds its thresholds only when it selects.
 _DOUBTED: Final = 0.1
-_UNNAMED: Final = MappingProxyType({"collection": ""})
 
 
 def judge_by_evidence(
@@ -50,18 +47,18 @@ def judge_by_evidence(
     dense: DenseParams,
     seed: int,
     store: Store,
-    engine: EngineParams = IN_PROCESS,
-    info: Mapping[str, Any] = _UNNAMED,
+    engine: EngineParams,
+    info: Mapping[str, Any],
 ) -> tuple[ColumnShards, dict[str, Any]]:
     """Gather the evidence and fuse it into ``p_evidence``, if the recipe reads any judgment.
 
     The packaged network's evidence is among it where coefficients with it are shipped for the
     encoder and the search may have the network.
     """
-    if not recipes.get(recipe).judged:
+    chosen = recipes.get(recipe)
+    if not chosen.judged:
         return ColumnShards(), {"mode": "none"}
-    params = recipes.get(recipe).settings("denoising", params)
-
+    params = chosen.settings("denoising", params)
     texts = dict(zip(queries.query_id, queries.text, strict=True))
     facts = facts_of(corpus, knowledge.graph)
     # Likeness of documents is a cosine, whatever the encoder compares by.
@@ -76,8 +73,8 @@ def judge_by_evidence(
     judge.fit(candidates)
     material.terms.prepare()
     total = judge.queries or None
-    added = add_columns(engine, judge, candidates, description="gathering evidence", total=total)
-    return added, judge.summary
+    columns = add_columns(engine, judge, candidates, description="gathering evidence", total=total)
+    return columns, judge.summary
 
 
 def _by_network(
@@ -113,67 +110,66 @@ def judge_candidates(
     params: DenoisingParams,
     seed: int,
     store: Store,
-    engine: EngineParams = IN_PROCESS,
-    elo: EloParams = _EQUAL,
-    info: Mapping[str, Any] = _UNNAMED,
+    engine: EngineParams,
+    elo: EloParams,
+    info: Mapping[str, Any],
 ) -> tuple[ColumnShards, dict[str, Any], dict[str, Any]]:
-    """Ask a language model where there is one, and add the cross-encoder's judgment.
+    """Add the judgments of a language model and a cross-encoder, and the final ``p_relevant``.
 
-    The cross-encoder is asked if the recipe reads it, or an Elo that it reads.
+    The cross-encoder is asked if the recipe reads it, or an Elo that it reads; a language model if
+    there is one.
     """
     chosen = recipes.get(recipe)
     params = chosen.settings("denoising", params)
     elo = chosen.settings("elo", elo)
-    needs_cross_encoder = chosen.requires & (OF_CROSS_ENCODER - OF_ELO) or (
-        chosen.requires & OF_ELO and elo.judges.get("cross")
-    )
-    candidates = candidates.joined(evidence)
-    no_cross_encoder = {"judged_pairs": 0}
-    llm_summary = {"calls": 0}
+    no_pairs = {"judged_pairs": 0}
+    no_calls = {"calls": 0}
     if not (queries.split == "train").any():
-        return ColumnShards(), no_cross_encoder, llm_summary
-
+        return ColumnShards(), no_pairs, no_calls
+    candidates = candidates.joined(evidence)
     texts: dict[str, Any] = {
         "query_texts": dict(zip(queries.query_id, queries.text, strict=True)),
         "document_texts": document_texts(corpus),
         "seed": seed,
     }
     answers = None
+    llm_summary: dict[str, Any] = no_calls
     if params.llm is not None and chosen.judged:
         from anmi.judging.llm import LLMJudge, Reader
 
-        reader = Reader(params.llm, store, info.get("language", "en"))
+        reader = Reader(params.llm, store, info["language"])
         llm = LLMJudge(reader=reader, threshold=doubt_threshold(chosen), **texts)
         answers = llm.fit(candidates)
         llm_summary = llm.summary
-    if not needs_cross_encoder:
-        added = ColumnShards() if answers is None else add_columns(engine, answers, candidates)
-        return added, no_cross_encoder, llm_summary
+    by_elo = chosen.requires & OF_ELO and elo.judges.get("cross")
+    if not (by_elo or chosen.requires & (OF_CROSS_ENCODER - OF_ELO)):
+        columns = ColumnShards() if answers is None else add_columns(engine, answers, candidates)
+        return columns, no_pairs, llm_summary
     from anmi.judging.denoise import Judge, Stack, stacked
 
     store.run = partial(map_shards, engine)
+    places: dict[str, Any] = {"store": store, "models": store.path / "models"}
+    options = params.cross_encoder
+    judge = Judge(options=options, depth=params.depth, bars=_bars(chosen), **places, **texts)
     answered = candidates if answers is None else candidates.map(answers)
-    bars = {
-        (step.name, step.params.threshold)
-        for step in chosen.steps
-        if getattr(step.params, "column", "") == "p_cross" and hasattr(step.params, "threshold")
-    }
-    judge = Judge(
-        options=params.cross_encoder,
-        depth=params.depth,
-        bars=sorted(bars),
-        store=store,
-        models=store.path / "models",
-        **texts,
-    )
     # What is fitted looks at a few of many columns.
-    fitted_on = answered.only("dense", "p_evidence", "p_heldout", GRADE, MARKED)
-    judgments = judge.fit(fitted_on)
-    stack = Stack.fit(fitted_on.map(judgments))
+    read = answered.only("dense", "p_evidence", "p_heldout", GRADE, MARKED)
+    judgments = judge.fit(read)
+    stack = Stack.fit(read.map(judgments))
     reason = "" if stack.hidden else ", since no positive can be hidden to fit one"
     log.info("cross-encoder: weight %.2f beside the other evidence%s", stack.weight, reason)
-    added = add_columns(engine, partial(stacked, judgments, stack, answers), candidates)
-    return added, judge.summary | {"stack": vars(stack)}, llm_summary
+    columns = add_columns(engine, partial(stacked, judgments, stack, answers), candidates)
+    return columns, judge.summary | {"stack": vars(stack)}, llm_summary
+
+
+def _bars(recipe: Recipe) -> list[tuple[str, float]]:
+    """Return the steps that compare the cross-encoder's judgment, with their thresholds."""
+    bars = {
+        (step.name, step.params.threshold)
+        for step in recipe.steps
+        if getattr(step.params, "column", "") == "p_cross" and hasattr(step.params, "threshold")
+    }
+    return sorted(bars)
 
 
 def doubt_threshold(recipe: Recipe) -> float:

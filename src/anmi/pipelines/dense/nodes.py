@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ import pandas as pd
 from anmi.candidates import CandidateShards
 from anmi.corpus.related import documents_of, first_passages
 from anmi.corpus.texts import document_texts, joined_texts
-from anmi.engine import IN_PROCESS, EngineParams, make_blocks, map_shards
+from anmi.engine import EngineParams, make_blocks, map_shards
 from anmi.files import room
 from anmi.pipelines.params import BM25Params, DenseParams, SearchParams
 from anmi.ragged import Float32s, Int32s, Int64s
@@ -27,6 +27,10 @@ from anmi.retrieval.kinds import device, is_static, prompts_of
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
+
+if TYPE_CHECKING:
+    from anmi.retrieval.pool import Positives
+    from anmi.retrieval.retrieve import Queries
 
 log: Final = logging.getLogger(__name__)
 # Cells of positives to a query of a shard: one with thousands of them shares its shard with few
@@ -44,7 +48,7 @@ def make_corpus_encoder(
     seed: int,
     store: Store,
 ) -> Path:
-    """Make the corpus's own encoder, of all but new documents; an empty folder where none is used."""
+    """Make the corpus's own encoder, of all but new documents; an empty folder if none is used."""
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     if encoders.OF_CORPUS in (encoder, params.encoder, *search.parts):
         old = corpus[~corpus.document_id.isin(new_documents.document_id)]
@@ -62,38 +66,38 @@ def encode_collection(
     recipes: RecipeBook,
     params: DenseParams,
     store: Store,
-    engine: EngineParams = IN_PROCESS,
+    engine: EngineParams,
 ) -> dict[str, Any]:
     """Encode documents and the queries to be mined; what the store holds is not computed again.
 
     Where the recipe reads nothing of an encoder there are no vectors, float32 [N, 0].
     """
-    params = recipes.get(recipe).settings("dense", params)
-    name = encoders.place_of(params.encoder or encoder, corpus_encoder)
-    opened = Encoder(params.of(name), store.path / "models", store)
+    chosen = recipes.get(recipe)
+    params = chosen.settings("dense", params)
+    name = params.encoder or encoder
+    settings = params.of(encoders.place_of(name, corpus_encoder))
+    opened = Encoder(settings, store.path / "models", store)
     # Other processes are asked neither for a table look-up, nor where one process has the GPU.
     if engine.ray_gpus or not (is_static(opened.model) or device(params.device) != "cpu"):
         opened.run = partial(map_shards, engine)
-    is_read = "dense" in recipes.get(recipe).sources
+    is_read = "dense" in chosen.sources
     if not is_read:
         log.info("Recipe %s reads nothing of an encoder; nothing is encoded", recipe)
 
-    def vectors(texts: list[str], role: Literal["query", "document"]) -> Float32s:
+    def vectors(texts: list[str], role: Literal["query", "document"], plural: str) -> Float32s:
         if not is_read:
             return np.zeros((len(texts), 0), np.float32)
-        plural = "queries" if role == "query" else "documents"
         return opened.encode(texts, role, f"encoding {plural}")
 
     info = {
-        "encoder": params.encoder or encoder,
+        "encoder": name,
         "fingerprint": opened.fingerprint,
         "prompts": prompts_of(opened.model),
     }
+    query_texts = queries.text[queries.split.isin(chosen.splits)].tolist()
     return {
-        "document_embeddings": vectors(document_texts(corpus), "document"),
-        "query_embeddings": vectors(
-            queries.text[queries.split.isin(recipes.get(recipe).splits)].tolist(), "query"
-        ),
+        "document_embeddings": vectors(document_texts(corpus), "document", "documents"),
+        "query_embeddings": vectors(query_texts, "query", "queries"),
         "encoder_info": info | {"computed_by": opened.precision},
     }
 
@@ -126,63 +130,53 @@ def retrieve(
     bm25: BM25Params,
     dense: DenseParams,
     seed: int,
-    engine: EngineParams = IN_PROCESS,
-    marks: pd.DataFrame | None = None,
+    engine: EngineParams,
+    marks: pd.DataFrame,
     split: str = "train",
 ) -> CandidateShards:
-    """Retrieve candidates by the sources that the recipe reads, in one pass over each query's scores.
+    """Retrieve candidates by the sources that the recipe reads, in one pass over the scores.
 
     Every candidate gets the scores of all of them, its ranks as deep as they were searched or the
     recipe reads, whether it is a near-duplicate or a sibling of a positive, and, where there are
     such marks, whether it was marked as not relevant.
     """
-    from anmi.retrieval import pool
-    from anmi.retrieval.retrieve import Queries, Retrieve, marked
+    from anmi.retrieval.pool import Positives
+    from anmi.retrieval.retrieve import Retrieve, marked
 
-    asked = recipes.get(recipe)
-    bm25 = asked.settings("bm25", bm25)
-    dense = asked.settings("dense", dense)
+    chosen = recipes.get(recipe)
+    bm25 = chosen.settings("bm25", bm25)
+    dense = chosen.settings("dense", dense)
     ids = corpus.document_id.tolist()
-    encoded = queries[queries.split.isin(asked.splits)]
+    numbers = dict(zip(ids, range(len(ids)), strict=True))
+    encoded = queries[queries.split.isin(chosen.splits)]
     labelled = qrels.query_id[qrels.document_id.isin(ids)]
-    rows = np.flatnonzero((encoded.split == split) & encoded.query_id.isin(labelled))
-    position = dict(zip(ids, range(len(ids)), strict=True))
-    asking = encoded.iloc[rows]
-    positives = pool.Positives(qrels, position)
-    own = pool.own_documents(asking, position)
-    names = asking.query_id.tolist()
-    texts = asking.text.tolist()
-    vectors_of_queries = _scaled(np.asarray(query_embeddings), dense_index)
-    shards = [
-        Queries(
-            names[some],
-            texts[some],
-            positives.of(names[some]),
-            own[some],
-            vectors_of_queries[rows[some]],
-        )
-        for some in _shards(positives.counts(names), bm25.shard)
-    ]
-    vectors = document_embeddings if dense_index.exact is None else dense_index.exact
+    is_mined = (encoded.split == split) & encoded.query_id.isin(labelled)
+    vectors = _scaled(np.asarray(query_embeddings), dense_index)[is_mined.to_numpy()]
+    mined = encoded[is_mined]
+    shards = _shards(mined, vectors, Positives(qrels, numbers), numbers, bm25.shard)
+    reads_dense = "dense" in chosen.sources
+    is_exact = dense_index.exact is not None
+    documents = dense_index.exact if is_exact else document_embeddings
     search = Retrieve(
-        bm25=bm25_index if "bm25" in asked.sources else None,
-        vectors=vectors if "dense" in asked.sources else None,
-        approximate=dense_index if "dense" in asked.sources and dense_index.exact is None else None,
+        bm25=bm25_index if "bm25" in chosen.sources else None,
+        vectors=documents if reads_dense else None,
+        approximate=dense_index if reads_dense and not is_exact else None,
         related=RelatedDocuments.from_table(related_documents, ids),
         bm25_depth=bm25.depth,
         dense_depth=dense.depth,
         random=dense.random,
         seed=seed,
-        bm25_ranks=asked.deepest_rank("bm25_rank"),
-        dense_ranks=asked.deepest_rank("dense_rank"),
+        bm25_ranks=chosen.deepest_rank("bm25_rank"),
+        dense_ranks=chosen.deepest_rank("dense_rank"),
         measured=dense.positives,
         longest=dense_index.longest,
         passages=cut_from(corpus),
     )
-    found = make_blocks(engine, search, shards, description="retrieving", total=len(rows))
-    if marks is None or (refuted := marks[marks["relevance"] == 0]).empty:
-        return found
-    return found.map(partial(marked, refuted=pool.Positives(refuted.assign(relevance=1), position)))
+    candidates = make_blocks(engine, search, shards, description="retrieving", total=len(mined))
+    refuted = marks[marks["relevance"] == 0].assign(relevance=1)
+    if refuted.empty:
+        return candidates
+    return candidates.map(partial(marked, refuted=Positives(refuted, numbers)))
 
 
 def cut_from(corpus: pd.DataFrame) -> Int32s | None:
@@ -193,9 +187,9 @@ def cut_from(corpus: pd.DataFrame) -> Int32s | None:
 
 
 def retrieve_dev(**inputs: Any) -> CandidateShards:
-    """Retrieve candidates for dev queries, none unless a step is fitted on them; nothing of them is ever trained on."""
-    wanted = "dev" in inputs["recipes"].get(inputs["recipe"]).splits
-    return retrieve(**inputs, split="dev") if wanted else CandidateShards.of([])
+    """Retrieve candidates for dev queries, if a step is fitted on them; none is trained on."""
+    has_fitted_step = "dev" in inputs["recipes"].get(inputs["recipe"]).splits
+    return retrieve(**inputs, split="dev") if has_fitted_step else CandidateShards.of([])
 
 
 def _scaled(queries: Float32s, index: DenseIndex) -> Float32s:
@@ -212,17 +206,36 @@ def _scaled(queries: Float32s, index: DenseIndex) -> Float32s:
     return queries / scale[:, None]
 
 
-def _shards(counts: Int64s, size: int) -> Iterator[slice]:
+def _shards(
+    mined: pd.DataFrame,
+    vectors: Float32s,
+    positives: Positives,
+    numbers: dict[str, int],
+    size: int,
+) -> list[Queries]:
+    """Return the mined queries, with their vectors [Q, D], in shards of at most so many."""
+    from anmi.retrieval.pool import own_documents
+    from anmi.retrieval.retrieve import Queries
+
+    ids = mined.query_id.tolist()
+    texts = mined.text.tolist()
+    selves = own_documents(mined, numbers)
+    return [
+        Queries(ids[rows], texts[rows], positives.of(ids[rows]), selves[rows], vectors[rows])
+        for rows in _cuts(positives.counts(ids), size)
+    ]
+
+
+def _cuts(counts: Int64s, size: int) -> Iterator[slice]:
     """Cut queries into shards of at most so many, and of fewer where one has many positives."""
     start = 0
     widest = 1
-    for place, count in enumerate(counts.tolist()):
+    for row, count in enumerate(counts.tolist()):
         widest = max(widest, count)
-        if place - start == size or (
-            place > start and (place - start + 1) * widest > size * _POSITIVES
-        ):
-            yield slice(start, place)
-            start = place
+        is_full = row - start == size
+        if is_full or (row > start and (row - start + 1) * widest > size * _POSITIVES):
+            yield slice(start, row)
+            start = row
             widest = max(count, 1)
     if len(counts):
         yield slice(start, len(counts))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from anmi.corpus.related import documents_of, hits_of
 from anmi.corpus.texts import document_texts
 from anmi.evaluation.generalisation import ALL, BUCKETS, PSEUDO, buckets, trained_positives
 from anmi.evaluation.significance import compare_all, interval, intervals
-from anmi.pipelines.evaluation.search import queries_of_split
+from anmi.pipelines.evaluation.search import labelled_share, queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.retrieval.encoders import Encoder, place_of
 from anmi.search.hybrid import HYBRID
@@ -52,21 +52,16 @@ def score_runs(
     """
     from anmi.evaluation.metrics import evaluate, of_documents, with_copies
 
-    _, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
-    if asked.empty:
+    _, held_out, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
+    if held_out.empty:
         label = pd.DataFrame({"query_id": ["none"], "document_id": "none", "relevance": 1})
         return evaluate(label, runs, params.cutoffs).reset_index().assign(system="")[:0]
-    labels = qrels[qrels.query_id.isin(asked.query_id)]
+    labels = qrels[qrels.query_id.isin(held_out.query_id)]
     truth = of_documents(labels, corpus)
     systems = runs.system.unique().tolist()
     if recipe is not None:
-        systems = [
-            "bm25",
-            "zero_shot",
-            recipe,
-            *(name for name in systems if name != HYBRID),
-            HYBRID,
-        ]
+        without_hybrid = [name for name in systems if name != HYBRID]
+        systems = ["bm25", "zero_shot", recipe, *without_hybrid, HYBRID]
     # Runs are without queries that are documents already, and ids that coincide mean nothing.
     runs_by_system = {system: runs[runs.system == system] for system in dict.fromkeys(systems)}
     scores = {
@@ -85,19 +80,21 @@ def score_runs(
 
 def _add_plain(scores: dict[str, pd.DataFrame], plain: Mapping[str, pd.DataFrame]) -> None:
     """Add the headline metrics as BEIR counts them, copies by themselves, where they differ."""
-    for name in _HEADLINE:
-        if all(
-            np.allclose(table.get(name, 0), plain[s].get(name, 0)) for s, table in scores.items()
-        ):
+    for metric in _HEADLINE:
+        is_same = (
+            np.allclose(table.get(metric, 0), plain[system].get(metric, 0))
+            for system, table in scores.items()
+        )
+        if all(is_same):
             continue
         for system, table in scores.items():
-            table[f"plain_{name}"] = plain[system][name]
+            table[f"plain_{metric}"] = plain[system][metric]
         means = ", ".join(
-            f"{system} {table[name].mean():.3f} ({plain[system][name].mean():.3f})"
+            f"{system} {table[metric].mean():.3f} ({plain[system][metric].mean():.3f})"
             for system, table in scores.items()
         )
         log.info(
-            "%s with each text counted once, and as BEIR counts (in brackets): %s", name, means
+            "%s with each text counted once, and as BEIR counts (in brackets): %s", metric, means
         )
 
 
@@ -107,30 +104,37 @@ def describe_hardness(
     pseudo_queries: pd.DataFrame,
     params: EvaluationParams,
 ) -> dict[str, Any]:
-    """Return the results of every system by the hardness of queries: in buckets, and one metric in equal groups."""
+    """Return the results of systems by the hardness of queries, in buckets and in equal groups."""
     from anmi.evaluation.metrics import by_bucket, profile
 
-    asked = pd.concat([queries[["query_id", "text"]], pseudo_queries[["query_id", "text"]]])
-    asked = without_pseudo_queries(asked[asked.query_id.isin(scores.query_id)], pseudo_queries)
-    scores = scores[scores.query_id.isin(asked.query_id)]
-    value = pd.Series(hardness(asked.text.tolist(), params.hardness.code_mix), index=asked.query_id)
+    columns = ["query_id", "text"]
+    scored = pd.concat([queries[columns], pseudo_queries[columns]])
+    scored = without_pseudo_queries(scored[scored.query_id.isin(scores.query_id)], pseudo_queries)
+    scores = scores[scores.query_id.isin(scored.query_id)]
+    texts = scored.text.tolist()
+    query_hardness = pd.Series(hardness(texts, params.hardness.code_mix), index=scored.query_id)
     metric = "ndcg@10" if "ndcg@10" in scores else f"ndcg@{max(params.cutoffs)}"
-    found: dict[str, list[dict[Any, Any]]] = {"buckets": [], "profile": []}
-    for system, table in scores.groupby("system", sort=False):
-        per_query = table.set_index("query_id").drop(columns="system")
-        groups = by_bucket(per_query, value).reset_index(), profile(per_query, value, metric)
-        for rows, group in zip(found.values(), groups, strict=True):
-            records = group.assign(system=system).to_dict("records")
-            rows += [
-                {name: None if pd.isna(each) else each for name, each in row.items()}
-                for row in records
-            ]
-    return {"metric": metric, **found}
+    buckets = []
+    profiles = []
+    for system, table in by_system(scores).items():
+        by_hardness = by_bucket(table, query_hardness).reset_index()
+        buckets.append(by_hardness.assign(system=system))
+        profiles.append(profile(table, query_hardness, metric).assign(system=system))
+    return {"metric": metric, "buckets": _records(buckets), "profile": _records(profiles)}
+
+
+def _records(tables: Sequence[pd.DataFrame]) -> list[dict[str, Any]]:
+    """Return the rows of tables as JSON knows them."""
+    records = chain.from_iterable(table.to_dict("records") for table in tables)
+    return [
+        {str(name): None if pd.isna(value) else value for name, value in record.items()}
+        for record in records
+    ]
 
 
 def bucket_queries(
     *,
-    scores: pd.DataFrame,
+    query_metrics: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -140,113 +144,112 @@ def bucket_queries(
     new_documents: pd.DataFrame,
     seed: int,
 ) -> pd.DataFrame:
-    """Tell for every query that was scored what training saw of its relevant documents, and who asked it.
+    """Return ``query_id, bucket, asked_by`` of every query that was scored.
 
-    Returns ``query_id, bucket, asked_by``: the document that a pseudo-query was made of, and else
-    the query itself. Pseudo-queries beside labelled queries are the bucket ``pseudo``.
+    The bucket says what training saw of its relevant documents; pseudo-queries beside labelled
+    queries are the bucket ``pseudo``. ``asked_by`` is the document that a pseudo-query was made of,
+    and else the query itself.
     """
     from anmi.evaluation.metrics import of_documents
 
-    labels = (training_summary.get("options") or {}).get("labels", 1.0)
-    _, known = labels_used(training_rows[:0], queries, labels, seed)
-    positives = trained_positives(known, qrels, ("train",), training_rows)
-    positives, new = (
-        set(hits_of(corpus)[corpus.document_id.isin(ids)])
-        for ids in (positives, new_documents.document_id)
-    )
+    share = labelled_share(training_summary)
+    _, used_queries = labels_used(training_rows[:0], queries, share, seed)
+    positive_ids = trained_positives(used_queries, qrels, ("train",), training_rows)
+    hits = hits_of(corpus)
+    positives = set(hits[corpus.document_id.isin(positive_ids)])
+    new_hits = set(hits[corpus.document_id.isin(new_documents.document_id)])
     _, _, qrels = with_pseudo_tests(
         corpus, queries, qrels, pseudo_queries, unlabelled_splits(queries, qrels)
     )
     present = of_documents(qrels[qrels.document_id.isin(corpus.document_id)], corpus)
-    table = buckets(scores.query_id.unique(), present, positives, new).reset_index()
+    table = buckets(query_metrics.query_id.unique(), present, positives, new_hits).reset_index()
     is_asked = table.query_id.isin(without_pseudo_queries(table, pseudo_queries).query_id)
     table["bucket"] = table.bucket.where(is_asked, PSEUDO)
-    documents = pseudo_queries.document_id.map(
-        dict(zip(corpus.document_id, documents_of(corpus), strict=True))
-    )
+    document_of = dict(zip(corpus.document_id, documents_of(corpus), strict=True))
+    documents = pseudo_queries.document_id.map(document_of)
     asked_by = table.query_id.map(dict(zip(pseudo_queries.query_id, documents, strict=True)))
     return table.assign(asked_by=asked_by.fillna(table.query_id))
 
 
 def compare_systems(
-    scores: pd.DataFrame,
-    info: dict[str, Any],
     *,
+    query_metrics: pd.DataFrame,
     query_buckets: pd.DataFrame,
+    info: Mapping[str, Any],
     encoder: str,
     recipe: str,
     params: EvaluationParams,
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, dict[str, float]]]:
-    """Average the metrics with intervals; test the differences to the baselines, and the hybrid's to its parts.
+    """Average the metrics with intervals, and test differences to baselines and parts.
 
     All of it over all queries but the bucket ``pseudo``; the headline metrics and the differences
     of nDCG@10 also by what training saw. The headline metrics come a third time, by bucket and
     system, for MLflow: the others would hide them.
     """
+    if query_metrics.empty:
+        return pd.DataFrame(), pd.DataFrame(), {}
+    rows = average_systems(query_metrics, info, query_buckets, encoder, params=params, seed=seed)
+    tables = by_system(query_metrics)
+    pairs = _pairs(tables, recipe)
+    comparisons: list[dict[str, Any]] = []
+    for bucket, ids in ids_by_bucket(query_buckets).items():
+        metrics = [
+            metric
+            for metric in (_HEADLINE if bucket == ALL else _HEADLINE[:1])
+            if metric in query_metrics
+        ]
+        scores = {
+            system: table.loc[ids, metrics].to_numpy(np.float64).T
+            for system, table in tables.items()
+        }
+        differences = [scores[system] - scores[baseline] for system, baseline in pairs]
+        groups = query_buckets.set_index("query_id").asked_by[ids].to_numpy()
+        tests = []
+        if metrics:
+            stacked = np.concatenate(differences)
+            tests = compare_all(stacked, seed=seed, **params.draws, groups=groups)
+        for ((system, baseline), metric), test in zip(product(pairs, metrics), tests, strict=True):
+            facts = {"bucket": bucket, "queries": len(ids), "metric": metric}
+            compared = {"system": system, "baseline": baseline}
+            comparisons.append(compared | facts | test._asdict())
+    return rows, pd.DataFrame(comparisons), _flat(rows, query_buckets, tables)
+
+
+def _pairs(systems: Collection[str], recipe: str) -> list[tuple[str, str]]:
+    """Return which systems are compared with which baselines."""
+    baselines = ["zero_shot", "bm25"]
+    companions = [name for name in systems if name not in (*baselines, recipe, HYBRID)]
+    pairs = [*product((recipe, *companions), baselines), ("bm25", "zero_shot")]
+    if HYBRID in systems:
+        pairs += product([HYBRID], [*baselines, recipe, *companions])
+    return pairs
+
+
+def _flat(
+    rows: pd.DataFrame, query_buckets: pd.DataFrame, tables: Mapping[str, pd.DataFrame]
+) -> dict[str, dict[str, float]]:
+    """Return the headline metrics, and other counts of all queries, by bucket and system."""
     from anmi.evaluation.metrics import summarise
 
-    if scores.empty:
-        return pd.DataFrame(), pd.DataFrame(), {}
-    rows = average_systems(scores, info, query_buckets, encoder, params=params, seed=seed)
-    metrics = [column for column in scores.columns if "@" in column]
-    tables = by_system(scores)
-    comparisons = []
-    settings: dict[str, Any] = {
-        "seed": seed,
-        "resamples": params.resamples,
-        "confidence": params.confidence,
-    }
-    known = query_buckets.set_index("query_id")
-    asked = ids_by_bucket(query_buckets)
     headline = rows[rows.metric.isin(_HEADLINE)]
     names = headline.recipe + "." + headline.metric
-    flat = list(zip(headline.bucket, names, headline.value, strict=True))
+    figures = list(zip(headline.bucket, names, headline.value, strict=True))
+    everyone = ids_by_bucket(query_buckets)[ALL]
     for system, table in tables.items():
-        flat += [
-            (ALL, f"{system}.{name}", value)
-            for name, value in summarise(table.loc[asked[ALL]]).items()
-            if "@" not in name
-        ]
-    companions = [name for name in tables if name not in ("bm25", "zero_shot", recipe, HYBRID)]
-    pairs = [
-        (name, baseline) for name in (recipe, *companions) for baseline in ("zero_shot", "bm25")
-    ]
-    pairs += [("bm25", "zero_shot")]
-    pairs += [
-        (HYBRID, baseline)
-        for baseline in ("zero_shot", "bm25", recipe, *companions)
-        if HYBRID in tables
-    ]
-    for bucket, ids in asked.items():
-        named = [
-            name for name in (_HEADLINE if bucket == ALL else _HEADLINE[:1]) if name in metrics
-        ]
-        of = {
-            system: table.loc[ids, named].to_numpy(np.float64).T for system, table in tables.items()
-        }
-        differences = [of[system] - of[baseline] for system, baseline in pairs]
-        groups = known.asked_by[ids].to_numpy()
-        tests = compare_all(np.concatenate(differences), **settings, groups=groups) if named else []
-        for ((system, baseline), metric), test in zip(product(pairs, named), tests, strict=True):
-            comparisons.append(
-                {
-                    "system": system,
-                    "baseline": baseline,
-                    "bucket": bucket,
-                    "queries": len(ids),
-                    "metric": metric,
-                    **test._asdict(),
-                }
-            )
-    finite: dict[str, dict[str, float]] = {ALL: {}}
-    for bucket, name, value in flat:
-        finite.setdefault(bucket, {}).update({name: float(value)} if np.isfinite(value) else {})
-    return rows, pd.DataFrame(comparisons), finite
+        for name, value in summarise(table.loc[everyone]).items():
+            if "@" not in name:
+                figures.append((ALL, f"{system}.{name}", value))
+    flat: dict[str, dict[str, float]] = {ALL: {}}
+    for bucket, name, value in figures:
+        of_bucket = flat.setdefault(bucket, {})
+        if np.isfinite(value):
+            of_bucket[name] = float(value)
+    return flat
 
 
 def average_systems(
-    scores: pd.DataFrame,
+    query_metrics: pd.DataFrame,
     info: Mapping[str, Any],
     query_buckets: pd.DataFrame,
     encoder: str,
@@ -255,46 +258,44 @@ def average_systems(
     seed: int,
 ) -> pd.DataFrame:
     """Return the means of metrics by system, those of the headline also by bucket."""
-    metrics = [column for column in scores.columns if "@" in column]
+    metrics = [column for column in query_metrics.columns if "@" in column]
+    headline = [metric for metric in _HEADLINE if metric in metrics]
     groups = query_buckets.set_index("query_id").asked_by
     rows = []
-    for system, table in by_system(scores).items():
-        for bucket, ids in ids_by_bucket(query_buckets).items():
-            names = metrics if bucket == ALL else [name for name in _HEADLINE if name in metrics]
-            bounds = intervals(
-                table.loc[ids, names].to_numpy(np.float64).T,
-                seed=seed,
-                resamples=params.resamples,
-                confidence=params.confidence,
-                groups=groups[ids].to_numpy(),
-            )
-            facts = {
-                "collection": info["collection"],
-                "encoder": encoder,
-                "recipe": system,
-                "seed_count": 1,
-                "bucket": bucket,
-                "queries": len(ids),
-            }
-            ends = zip(names, *(part.tolist() for part in bounds), strict=True)
-            for metric, value, low, high in ends:
-                rows.append(facts | {"metric": metric, "value": value, "low": low, "high": high})
+    systems = by_system(query_metrics).items()
+    for (system, table), (bucket, ids) in product(systems, ids_by_bucket(query_buckets).items()):
+        names = metrics if bucket == ALL else headline
+        scores = table.loc[ids, names].to_numpy(np.float64).T
+        means, lows, highs = intervals(
+            scores, seed=seed, **params.draws, groups=groups[ids].to_numpy()
+        )
+        facts = {
+            "collection": info["collection"],
+            "encoder": encoder,
+            "recipe": system,
+            "seed_count": 1,
+            "bucket": bucket,
+            "queries": len(ids),
+        }
+        bounds = zip(names, means.tolist(), lows.tolist(), highs.tolist(), strict=True)
+        for metric, value, low, high in bounds:
+            rows.append(facts | {"metric": metric, "value": value, "low": low, "high": high})
     return pd.DataFrame(rows)
 
 
-def by_system(scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def by_system(query_metrics: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the metrics of queries, by their ids, of each system."""
     return {
         str(system): table.set_index("query_id").drop(columns="system")
-        for system, table in scores.groupby("system", sort=False)
+        for system, table in query_metrics.groupby("system", sort=False)
     }
 
 
 def ids_by_bucket(query_buckets: pd.DataFrame) -> dict[str, pd.Index]:
-    """Return the ids of all queries that people asked, and of those of each bucket that has some."""
-    buckets = query_buckets.set_index("query_id").bucket
-    ids = {ALL: buckets.index[buckets != PSEUDO]}
-    ids |= {name: buckets.index[buckets == name] for name in BUCKETS}
+    """Return the ids of all queries that people asked, and of each bucket that has some."""
+    bucket_of = query_buckets.set_index("query_id").bucket
+    ids = {ALL: bucket_of.index[bucket_of != PSEUDO]}
+    ids |= {name: bucket_of.index[bucket_of == name] for name in BUCKETS}
     return {name: members for name, members in ids.items() if len(members)}
 
 
@@ -316,76 +317,76 @@ def measure_knowledge(
     seed: int,
     store: Store,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Measure which entity both encoders find, whether they tell facts from false ones, and what they take for near.
+    """Measure which entities both encoders find, and whether they tell facts from false ones.
 
-    Both results are empty, at once, where the collection names no entities or its documents state
-    no facts. Without variants only entities are linked.
+    The second result is what the trained one takes for near. Both are empty, at once, where the
+    collection names no entities or its documents state no facts. Without variants only entities are
+    linked.
     """
     if knowledge.entities.empty or knowledge.facts.empty or runs.empty:
         return {}, {}
-    from anmi.evaluation.factuality import (
-        ALL,
-        factuality,
-        factuality_pairs,
-        linking,
-        neighbours,
-        pair_similarities,
-    )
+    from anmi.evaluation.factuality import factuality_pairs, neighbours
 
-    corpus, asked, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
-    asked = without_pseudo_queries(asked, pseudo_queries)
-    training = queries[queries.split == "train"]
+    corpus, held_out, qrels = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
+    held_out = without_pseudo_queries(held_out, pseudo_queries)
     ids = corpus.document_id.tolist()
-    truth = qrels[qrels.query_id.isin(asked.query_id) & qrels.document_id.isin(ids)]
-    texts = dict(zip(ids, document_texts(corpus), strict=True))
+    truth = qrels[qrels.query_id.isin(held_out.query_id) & qrels.document_id.isin(ids)]
     # Variants of a document that was trained on were perhaps trained on, too.
-    held_out = truth[
-        ~truth.document_id.isin(qrels.document_id[qrels.query_id.isin(training.query_id)])
-    ]
-    pairs = factuality_pairs(
-        asked, held_out, texts, variants, seed=seed, most_queries=params.factuality_queries
-    )
-    known = knowledge.of(ids)
-    about = dict(zip(ids, known.about.tolist(), strict=True))
-    metrics: dict[str, Any] = {}
-    settings: dict[str, Any] = {
-        "seed": seed,
-        "resamples": params.resamples,
-        "confidence": params.confidence,
+    is_trained_on = qrels.query_id.isin(queries.query_id[queries.split == "train"])
+    unseen = truth[~truth.document_id.isin(qrels.document_id[is_trained_on])]
+    texts = dict(zip(ids, document_texts(corpus), strict=True))
+    count = params.factuality_queries
+    pairs = factuality_pairs(held_out, unseen, texts, variants, seed=seed, most_queries=count)
+    graph = knowledge.of(ids)
+    about = dict(zip(ids, graph.about.tolist(), strict=True))
+    draws = {"seed": seed, **params.draws}
+    encoders = {
+        "zero_shot": dense.of(place_of(encoder, corpus_encoder)),
+        recipe: dense.as_saved(str(trained_model)),
     }
-
-    def linked(run: pd.DataFrame) -> dict[str, Any]:
-        found = linking(run, truth, about)
-        result: dict[str, Any] = {"linking_queries": len(found)}
-        result["linking_left_out"] = truth.query_id.nunique() - len(found)
-        # One query cannot be resampled.
-        for name in found.columns if len(found) > 1 else ():
-            ends = interval(found[name].to_numpy(), **settings)
-            result |= zip(
-                (f"linking_{name}", f"linking_{name}_low", f"linking_{name}_high"),
-                ends,
-                strict=True,
-            )
-        return result
-
-    for system, encoder_settings in (
-        ("zero_shot", dense.of(place_of(encoder, corpus_encoder))),
-        (recipe, dense.as_saved(str(trained_model))),
-    ):
-        metrics[system] = linked(runs[runs.system == system])
+    metrics: dict[str, Any] = {}
+    for system, settings in encoders.items():
+        metrics[system] = _linked(runs[runs.system == system], truth, about, draws)
         if len(pairs):
             # As with runs, the vectors of a model that is seen once are not kept.
-            kept = store if system == "zero_shot" else None
-            opened = Encoder(encoder_settings, store.path / "models", kept)
+            vectors = store if system == "zero_shot" else None
+            opened = Encoder(settings, store.path / "models", vectors)
             encode = partial(opened.encode, description=f"encoding variants for {system}")
-            found = factuality(pairs, *pair_similarities(pairs, encode), **settings)
-            rows = {str(kind): row for kind, row in found.to_dict("index").items()}
-            overall = {f"factuality_{name}": value for name, value in rows.pop(ALL, {}).items()}
-            metrics[system] |= overall | {"factuality": rows}
-    near = neighbours(runs[runs.system == recipe], truth, known, ids, depth=params.neighbours)
-    shares = {name: float(near[name].mean()) for name in ("right", "entails", "same_uri")}
+            metrics[system] |= _told_apart(pairs, encode, draws)
+    depth = params.neighbours
+    near = neighbours(runs[runs.system == recipe], truth, graph, ids, depth=depth)
     return metrics, {
-        "depth": params.neighbours,
+        "depth": depth,
         "queries": int(near.query_id.nunique()),
-        "shares": shares,
+        "shares": {name: float(near[name].mean()) for name in ("right", "entails", "same_uri")},
     }
+
+
+def _linked(
+    run: pd.DataFrame, truth: pd.DataFrame, about: Mapping[str, int], draws: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return whether a run finds the entity that each query is about, with intervals."""
+    from anmi.evaluation.factuality import linking
+
+    table = linking(run, truth, about)
+    left_out = truth.query_id.nunique() - len(table)
+    linked: dict[str, Any] = {"linking_queries": len(table), "linking_left_out": left_out}
+    # One query cannot be resampled.
+    for metric in table.columns if len(table) > 1 else ():
+        bounds = interval(table[metric].to_numpy(), **draws)
+        names = (f"linking_{metric}", f"linking_{metric}_low", f"linking_{metric}_high")
+        linked |= zip(names, bounds, strict=True)
+    return linked
+
+
+def _told_apart(
+    pairs: pd.DataFrame, encode: Callable[..., Any], draws: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return how often facts are nearer than false ones, over all pairs and by kind."""
+    from anmi.evaluation import factuality
+
+    similarities = factuality.pair_similarities(pairs, encode)
+    table = factuality.factuality(pairs, *similarities, **draws)
+    rows = {str(kind): row for kind, row in table.to_dict("index").items()}
+    overall = rows.pop(factuality.ALL, {})
+    return {f"factuality_{name}": value for name, value in overall.items()} | {"factuality": rows}

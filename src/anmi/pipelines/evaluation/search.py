@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -42,8 +43,9 @@ log = logging.getLogger(__name__)
 ZERO_SHOT: Final = "zero_shot"
 # The simplest search that needs no training; every run is compared with it.
 BM25_AND_NETWORK: Final = "bm25_and_network"
-# What a search takes over from that of all parts, and what is known of it.
+# What a search takes over from that of all parts.
 _TAKEN_OVER: Final = ("zero_shot", "trained", "left_out")
+# What is known of a search beside how it fuses.
 ABOUT_THE_FIT: Final = (
     "collection",
     "language",
@@ -79,8 +81,12 @@ def queries_of_split(
     """
     if pseudo_queries is not None and split in unlabelled_splits(queries, qrels):
         corpus, queries, qrels = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, [split])
-    is_asked = (queries.split == split) & queries.query_id.isin(qrels.query_id)
-    return Split(corpus, queries[is_asked], qrels)
+    return Split(corpus, labelled_queries(queries, qrels, split), qrels)
+
+
+def labelled_queries(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> pd.DataFrame:
+    """Return the queries of a split that have a label."""
+    return queries[(queries.split == split) & queries.query_id.isin(qrels.query_id)]
 
 
 def dev_split(
@@ -98,8 +104,7 @@ def dev_split(
     _, labelled = labels_used(queries[:0], queries, labelled_share(training_summary), seed)
     lacking = ["dev"] if training_summary.get("dev_queries") == "pseudo_queries" else []
     dev = Split(*with_pseudo_tests(corpus, labelled, qrels, pseudo_queries, lacking))
-    is_dev = (dev.queries.split == "dev") & dev.queries.query_id.isin(dev.qrels.query_id)
-    return dev._replace(queries=dev.queries[is_dev])
+    return dev._replace(queries=labelled_queries(dev.queries, dev.qrels, "dev"))
 
 
 def labelled_share(training_summary: Mapping[str, Any]) -> float:
@@ -145,12 +150,12 @@ def make_parts(
     zero_shot = next(same, ZERO_SHOT)
     sources.setdefault(zero_shot, untrained)
     dev_texts = dev.queries.text.tolist()
-    parts = [Part(BM25, bm25_index)]
-    for name, settings in sources.items():
-        parts.append(encoded(name, settings, corpus, dev_texts, store))
+    parts = [encoded(name, source, corpus, dev_texts, store) for name, source in sources.items()]
     left_out = {NETWORK: reason} if reason else {}
     about = {"zero_shot": zero_shot, "trained": trained, "left_out": left_out}
-    return HybridSearch.build(parts, corpus, depth=search.depth, about=about)
+    return HybridSearch.build(
+        [Part(BM25, bm25_index), *parts], corpus, depth=search.depth, about=about
+    )
 
 
 def untrained_sources(
@@ -191,20 +196,21 @@ def network_settings(
     if NETWORK not in search.parts:
         return None, "search.parts does not name it"
     network = network_for(texts, store.path / "models", search.network)
-    reason = network.reason
-    if network.name is not None:
-        settings = dense.as_saved(network.name, attention=None, model_kwargs={}, dimensions=None)
-        seconds = 0.0
-        if device(settings.device) == "cpu":
-            encoder = Encoder(settings, store.path / "models", store)
-            seconds = encoder.seconds(texts, "document") + encoder.seconds(queries, "query")
-            log.info("Encoding by the network takes about %.0f seconds", seconds)
-        if seconds <= 60 * search.minutes:
-            return settings, ""
-        reason = (
-            f"encoding {len(texts):,} passages would take {seconds / 60:.0f} minutes on this"
-            f" processor, more than search.minutes={search.minutes:g}"
-        )
+    if network.name is None:
+        log.warning("The network is no part of the search: %s", network.reason)
+        return None, network.reason
+    settings = dense.as_saved(network.name, attention=None, model_kwargs={}, dimensions=None)
+    if device(settings.device) != "cpu":
+        return settings, ""
+    encoder = Encoder(settings, store.path / "models", store)
+    seconds = encoder.seconds(texts, "document") + encoder.seconds(queries, "query")
+    log.info("Encoding by the network takes about %.0f seconds", seconds)
+    if seconds <= 60 * search.minutes:
+        return settings, ""
+    reason = (
+        f"encoding {len(texts):,} passages would take {seconds / 60:.0f} minutes on this"
+        f" processor, more than search.minutes={search.minutes:g}"
+    )
     log.warning("The network is no part of the search: %s", reason)
     return None, reason
 
@@ -240,11 +246,11 @@ def rank_by_parts(
     dev = dev_split(corpus, queries, qrels, pseudo_queries, training_summary, seed)
     over_dev = changed(search_parts, terms, corpus, dev.corpus)
     test = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
-    depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
     over_test = changed(search_parts, terms, corpus, test.corpus)
+    depth = max(params.depth_of(corpus), fusion_depth)
     return {
         "dev_part_runs": runs_of_parts(over_dev, dev, min(fusion_depth, DEPTH)),
-        "part_runs": runs_of_parts(over_test, test, max(depth, fusion_depth)),
+        "part_runs": runs_of_parts(over_test, test, depth),
     }
 
 
@@ -282,39 +288,25 @@ def fit_search(
 
     ``settings`` have the ``fit``, and the weights of BM25 and the network alone, ``untrained``.
     """
-    from anmi.search.fit import fit_on_dev, unfitted
-
+    dev = dev_split(corpus, queries, qrels, pseudo_queries, training_summary, seed)
+    # Pseudo-queries have the words of their document, and would give BM25 most of the weight.
+    dev = dev._replace(queries=dev.queries[dev.queries.query_id.isin(queries.query_id)])
     unchanged = training_summary.get("unchanged")
     # An encoder that is as before learned of no label.
     share = 0.0 if unchanged else labelled_share(training_summary)
     _, trained = labels_used(queries[:0], queries[queries.split == "train"], share, seed)
-    is_labelled = qrels.query_id.isin(trained.query_id)
-    labelled_ids = qrels.document_id[is_labelled & (qrels.relevance > 0)]
-    positives = set(hits_of(corpus)[corpus.document_id.isin(labelled_ids)])
-    dev = dev_split(corpus, queries, qrels, pseudo_queries, training_summary, seed)
-    # Pseudo-queries have the words of their document, and would give BM25 most of the weight.
-    dev = dev._replace(queries=dev.queries[dev.queries.query_id.isin(queries.query_id)])
-
-    def fit_of(names: Sequence[str]) -> dict[str, Any]:
-        if search.method == "rrf":
-            return unfitted(names, 0) | {"weights": equal(dict.fromkeys(names))}
-        return fit_on_dev(
-            dev_part_runs,
-            *dev,
-            names=names,
-            positives=positives,
-            depth=min(search.depth, DEPTH),
-            seed=seed,
-        )
+    is_label = qrels.query_id.isin(trained.query_id) & (qrels.relevance > 0)
+    positives = set(hits_of(corpus)[corpus.document_id.isin(qrels.document_id[is_label])])
+    fit_of = partial(_fit_of, dev_part_runs, dev, positives, search, seed)
 
     names = deployable(search_parts, search)
-    if unchanged and search_parts.settings["zero_shot"] in names:
+    if unchanged and search_parts.settings["zero_shot"] in names and not search.weights:
         # The encoder that was to be trained is a part already.
-        names = [name for name in names if name != "dense" or search.weights]
+        names = [name for name in names if name != "dense"]
     fit = None if search.weights else fit_of(names)
     weights = fit["weights"] if fit else weights_by_hand(search, names)
+    weights = {name: weight for name, weight in weights.items() if weight}
     untrained = [name for name in (BM25, NETWORK) if name in search_parts.parts]
-    weighted = [name for name, weight in weights.items() if weight]
     about = {
         "collection": info["collection"],
         "language": info["language"],
@@ -324,24 +316,55 @@ def fit_search(
         "untrained": fit_of(untrained)["weights"] if NETWORK in untrained else None,
         "fit": fit,
     }
-    return HybridSearch.build(
-        [deployed(search_parts.parts[name], corpus, dense.index) for name in weighted],
-        corpus,
-        weights={name: weights[name] for name in weighted},
-        method=search.method,
-        depth=search.depth,
-        about=about,
-    )
+    settings = {"weights": weights, "method": search.method, "depth": search.depth}
+    return deployed_search(search_parts, corpus, dense.index, settings, about)
+
+
+def _fit_of(
+    dev_part_runs: pd.DataFrame,
+    dev: Split,
+    positives: set[str],
+    search: SearchParams,
+    seed: int,
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """Return the fit of some parts: ``weights``, and what they were fitted by."""
+    from anmi.search.fit import fit_on_dev, unfitted
+
+    if search.method == "rrf":
+        return unfitted(names, 0) | {"weights": equal(dict.fromkeys(names))}
+    depth = min(search.depth, DEPTH)
+    return fit_on_dev(dev_part_runs, *dev, names=names, positives=positives, depth=depth, seed=seed)
+
+
+def deployed_search(
+    search_parts: HybridSearch,
+    corpus: pd.DataFrame,
+    index_kind: str,
+    settings: Mapping[str, Any],
+    about: Mapping[str, Any],
+) -> HybridSearch:
+    """Return the search of the parts that have a weight, with the indexes that are deployed.
+
+    What is measured is ranked by exact ones.
+    """
+    parts = []
+    for name in settings["weights"]:
+        part = search_parts.parts[name]
+        if part.kind == "dense" and index_kind != "flat":
+            ids = corpus.document_id.tolist()
+            part = replace(part, index=build_index(part.index.vectors(), ids, index_kind))
+        parts.append(part)
+    return HybridSearch.build(parts, corpus, about=about, **settings)
 
 
 def deployable(search_parts: HybridSearch, search: SearchParams) -> list[str]:
     """Return the names of the parts that the search may have, what was trained by its kinds."""
-    wanted = {*search.parts, *(TRAINED if "trained" in search.parts else ())}
-    names = [name for name in search_parts.parts if name in wanted]
+    allowed = {*search.parts, *(TRAINED if "trained" in search.parts else ())}
+    names = [name for name in search_parts.parts if name in allowed]
     if not names:
-        reasons = "; ".join(
-            f"{name}: {why}" for name, why in search_parts.settings["left_out"].items()
-        )
+        left_out = search_parts.settings["left_out"].items()
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out)
         raise AnmiError(
             f"the search has none of the parts in search.parts ({reasons}): name others"
         )
@@ -361,14 +384,6 @@ def weights_by_hand(search: SearchParams, names: Sequence[str]) -> dict[str, flo
     return shares(weights, dict.fromkeys(names))
 
 
-def deployed(part: Part, corpus: pd.DataFrame, kind: str) -> Part:
-    """Return a part with the index that is deployed; what is measured is ranked by exact ones."""
-    if part.kind != "dense" or kind == "flat":
-        return part
-    vectors = part.index.vectors()
-    return replace(part, index=build_index(vectors, corpus.document_id.tolist(), kind))
-
-
 def measure_dimensions(
     *,
     search_parts: HybridSearch,
@@ -385,10 +400,10 @@ def measure_dimensions(
     from anmi.evaluation.retrieval import Ranking, search_vectors
     from anmi.search.fit import CUT
 
-    trained = (training_summary.get("options") or {}).get("dimensions")
+    sizes = (training_summary.get("options") or {}).get("dimensions")
     split = queries_of_split(corpus, queries, qrels, pseudo_queries, params.split)
     held_out = without_pseudo_queries(split.queries, pseudo_queries)
-    if not trained or held_out.empty:
+    if not sizes or held_out.empty:
         return {}
     part = changed(search_parts, terms, corpus, split.corpus).parts["dense"]
     assert part.encoder is not None
@@ -397,16 +412,16 @@ def measure_dimensions(
     ranking = Ranking.of(held_out, split.qrels, split.corpus, CUT)
     truth = of_documents(split.qrels[split.qrels.query_id.isin(held_out.query_id)], corpus)
     means = {}
-    for size in (size for size in trained if size <= documents.shape[1]):
-        prefixes = (part.encoder.prefix(block, size) for block in (vectors, documents))
-        run = ranking.run(search_vectors(*prefixes))
-        scores = evaluate(truth, run, (CUT,))
-        means[str(size)] = float(scores[f"ndcg@{CUT}"].mean())
+    for size in sizes:
+        if size <= documents.shape[1]:
+            prefixes = (part.encoder.prefix(block, size) for block in (vectors, documents))
+            scores = evaluate(truth, ranking.run(search_vectors(*prefixes)), (CUT,))
+            means[str(size)] = float(scores[f"ndcg@{CUT}"].mean())
     return means
 
 
 def time_parts(search_parts: HybridSearch, corpus: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Return the ``milliseconds`` of a query by part, the median; the first words of documents ask."""
+    """Return the median ``milliseconds`` of a query by part; the first words of documents ask."""
     texts = [" ".join(text.split()[:10]) for text in document_texts(corpus[:_TIMED])]
     medians = {}
     for name in search_parts.parts:
@@ -422,9 +437,9 @@ def time_parts(search_parts: HybridSearch, corpus: pd.DataFrame) -> dict[str, di
 
 
 def run_systems(
+    *,
     part_runs: pd.DataFrame,
     measured_search: HybridSearch,
-    *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -448,7 +463,7 @@ def run_systems(
     if split.queries.empty:
         return part_runs.drop(columns=["part", "spread"]).assign(system="")
     settings = measured_search.settings
-    depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
+    depth = params.depth_of(corpus)
     names = {settings["zero_shot"]: ZERO_SHOT, settings["trained"][0]: recipe}
     runs = {
         names.get(part, part): run.drop(columns=["part", "spread"])
@@ -459,8 +474,8 @@ def run_systems(
         runs[BM25_AND_NETWORK] = fused_run(part_runs, *split, simple, depth)
     runs[HYBRID] = fused_run(part_runs, *split, settings, depth)
     ranking = Ranking.of(split.queries, split.qrels, split.corpus, depth)
-    asked = given_runs[given_runs.query_id.isin(ranking.query_ids)]
-    for system, rows in asked.groupby("system", sort=False):
+    given_rows = given_runs[given_runs.query_id.isin(ranking.query_ids)]
+    for system, rows in given_rows.groupby("system", sort=False):
         runs[str(system)] = ranking.given(rows, split.corpus).groupby("query_id").head(depth)
     # A part that finds nothing has no run.
     order = [name for name in dict.fromkeys((BM25, ZERO_SHOT, recipe, *runs)) if name in runs]
@@ -471,42 +486,34 @@ def changed(
     search: HybridSearch, terms: Terms, before: pd.DataFrame, after: pd.DataFrame
 ) -> HybridSearch:
     """Return the search over documents of which some have another text; only these are encoded."""
-    other = _other(before, after)
-    if not len(other):
+    rows = np.flatnonzero((before.title != after.title) | (before.text != after.text))
+    if not len(rows):
         return search
     parts = []
     for part in search.parts.values():
         if isinstance(part.index, BM25Index):
-            index: Any = reindexed(part.index, terms, before, after)
+            index: Any = _reindexed(part.index, terms, after, rows)
         else:
-            index = _index_of_changed(part, after, other)
+            index = _index_of_changed(part, after, rows)
         parts.append(replace(part, index=index))
     return HybridSearch(parts, after, search.settings)
 
 
-def _index_of_changed(part: Part, after: pd.DataFrame, other: Int64s) -> Any:
-    # Rows of a sparse matrix cannot be replaced in place, and encode fast.
-    texts = document_texts(after if part.kind == "sparse" else after.iloc[other])
-    assert part.encoder is not None
-    encoded = part.encoder.encode(texts, "document", "encoding what changed")
-    if part.kind == "dense":
-        replaced = np.array(part.index.vectors())
-        replaced[other] = encoded
-        encoded = replaced
-    return build_index(encoded, after.document_id.tolist())
-
-
-def reindexed(
-    index: BM25Index, terms: Terms, before: pd.DataFrame, after: pd.DataFrame
-) -> BM25Index:
-    """Return an index with the same settings of documents of which some have another text; only these are cut."""
+def _reindexed(index: BM25Index, terms: Terms, after: pd.DataFrame, rows: Int64s) -> BM25Index:
+    """Return an index with the same settings, for which only the changed rows are cut."""
     settings = index.settings
-    rows = _other(before, after)
-    own = terms.changed(rows, document_texts(after.iloc[rows]))
+    terms = terms.changed(rows, document_texts(after.iloc[rows]))
     formula = (settings["engine"], settings["k1"], settings["b"], settings["epsilon"])
-    return BM25Index.of_terms(own, *formula)
+    return BM25Index.of_terms(terms, *formula)
 
 
-def _other(before: pd.DataFrame, after: pd.DataFrame) -> Int64s:
-    """Return which documents have another text."""
-    return np.flatnonzero((before.title != after.title) | (before.text != after.text))
+def _index_of_changed(part: Part, after: pd.DataFrame, rows: Int64s) -> Any:
+    # Rows of a sparse matrix cannot be replaced in place, and encode fast.
+    texts = document_texts(after if part.kind == "sparse" else after.iloc[rows])
+    assert part.encoder is not None
+    vectors = part.encoder.encode(texts, "document", "encoding what changed")
+    if part.kind == "dense":
+        documents = np.array(part.index.vectors())
+        documents[rows] = vectors
+        vectors = documents
+    return build_index(vectors, after.document_id.tolist())

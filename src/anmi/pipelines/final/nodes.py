@@ -21,13 +21,13 @@ from anmi.pipelines.dense.nodes import cut_from
 from anmi.pipelines.evaluation.nodes import average_systems, score_runs
 from anmi.pipelines.evaluation.search import (
     ABOUT_THE_FIT,
-    deployed,
+    deployed_search,
     queries_of_split,
     runs_of_parts,
 )
 from anmi.pipelines.params import DenseParams, EvaluationParams, TrainAgain
 from anmi.pipelines.selection.nodes import rows_of
-from anmi.pipelines.training.params import TrainingParams, merged_options
+from anmi.pipelines.training.params import TrainingParams, merged_options, retrievers_of
 from anmi.ragged import Int32s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.pool import Positives, RelatedDocuments, own_documents
@@ -66,9 +66,7 @@ def choose_to_train_again(
     summaries = [training_summary, training_summary.get("companion") or {}]
     minutes = sum(summary.get("seconds", 0.0) for summary in summaries) / 60
     options = merged_options(recipes.get(recipe), training)
-    curricula = [options.curriculum]
-    if options.companion is not None:
-        curricula.append(options.of_companion.curriculum)
+    curricula = (retriever.curriculum for retriever in retrievers_of(options))
     # What a loss reads of candidates and positives was judged for training queries alone.
     released = queries[:0] if options.reads else labelled_dev(corpus, queries, qrels)
     _, released = labels_used(queries[:0], released, options.labels, seed)
@@ -172,15 +170,15 @@ def positives_of(
     qrels: pd.DataFrame,
     related_documents: pd.DataFrame,
     bm25_index: BM25Index,
-    most: int,
+    most_positives: int,
     seed: int,
 ) -> Int32s:
     """Return the positives that retrieval would measure, int32 [Q, P], padded with -1."""
     from anmi.retrieval.retrieve import Queries, Retrieve
 
     ids = corpus.document_id.tolist()
-    place = dict(zip(ids, range(len(ids)), strict=True))
-    names = queries.query_id.tolist()
+    numbers = dict(zip(ids, range(len(ids)), strict=True))
+    query_ids = queries.query_id.tolist()
     retrieve = Retrieve(
         bm25=bm25_index,
         vectors=None,
@@ -190,13 +188,14 @@ def positives_of(
         dense_depth=0,
         random=0,
         seed=seed,
-        measured=most,
+        measured=most_positives,
         passages=cut_from(corpus),
     )
-    labels = Positives(qrels, place).of(names)
-    own = own_documents(queries, place)
-    no_vectors = np.zeros((len(names), 0), np.float32)
-    return retrieve(Queries(names, queries.text.tolist(), labels, own, no_vectors)).positives
+    labelled = Positives(qrels, numbers).of(query_ids)
+    selves = own_documents(queries, numbers)
+    no_vectors = np.zeros((len(query_ids), 0), np.float32)
+    texts = queries.text.tolist()
+    return retrieve(Queries(query_ids, texts, labelled, selves, no_vectors)).positives
 
 
 def if_trained_again(function: Callable[..., Any], *choice_names: str) -> Callable[..., Any]:
@@ -235,7 +234,6 @@ def if_trained_again(function: Callable[..., Any], *choice_names: str) -> Callab
 
 
 def build_search(
-    *,
     choice: Mapping[str, Any],
     search_parts: HybridSearch,
     measured_search: HybridSearch,
@@ -246,14 +244,9 @@ def build_search(
     if not choice["again"] and measured_search.folder is not None:
         return Linked(measured_search.folder)
     settings = measured_search.settings
-    return HybridSearch.build(
-        [deployed(search_parts.parts[name], corpus, dense.index) for name in settings["weights"]],
-        corpus,
-        weights=settings["weights"],
-        method=settings["method"],
-        depth=settings["depth"],
-        about={name: settings[name] for name in ABOUT_THE_FIT},
-    )
+    fusion = {name: settings[name] for name in ("weights", "method", "depth")}
+    about = {name: settings[name] for name in ABOUT_THE_FIT}
+    return deployed_search(search_parts, corpus, dense.index, fusion, about)
 
 
 def measure_final(
@@ -279,7 +272,7 @@ def measure_final(
         return {"query_metrics": query_buckets[:0], "metrics": pd.DataFrame()}
     split = queries_of_split(corpus, queries, qrels, None, params.split)
     settings = search_index.settings
-    depth = max(params.cutoffs) if params.ranked == "cutoffs" else len(corpus)
+    depth = params.depth_of(corpus)
     part_runs = runs_of_parts(search_index, split, max(depth, settings["depth"]))
     run = fused_run(part_runs, *split, settings, depth).assign(system=FINAL)
     scores = score_runs(run, corpus, queries, qrels, pseudo_queries=None, params=params)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from kedro.pipeline import Node, Pipeline
 
@@ -13,19 +13,18 @@ from anmi.pipelines.evaluation.pipeline import PARTS_MADE_OF
 from anmi.pipelines.evaluation.search import make_parts
 from anmi.pipelines.final import nodes
 from anmi.pipelines.final.nodes import FINAL, MEASURED, if_trained_again
-from anmi.pipelines.training.nodes import score_candidates, train_retriever
-from anmi.pipelines.training.pipeline import SCORED_BY, TRAINED, TRAINED_ON
+from anmi.pipelines.training.nodes import prepare_training_data, score_candidates, train_retriever
+from anmi.pipelines.training.pipeline import PREPARED_FROM, SCORED_BY, TRAINED, TRAINED_ON
 from anmi.pipelines.wiring import by_name, node, stage
 
-_DEPLOYED: Final = "trained_model"
 _CHOICE: Final = {"choice": f"{FINAL}.choice"}
-_RELEASED: Final = {
+_RELEASED: Final = ("queries", "new_documents", "pseudo_queries", "training_rows")
+# Of these the final training has its own.
+_OWN: Final = {
     name: f"{FINAL}.{name}"
-    for name in ("queries", "new_documents", "pseudo_queries", "training_rows")
+    for name in (*_RELEASED, "corpus_encoder", "scored_candidates", "training_data", "search_parts")
 }
-_SCORED: Final = f"{FINAL}.scored_candidates"
-_ENCODER: Final = {"corpus_encoder": f"{FINAL}.corpus_encoder"}
-_TRAINED: Final = {name: _DEPLOYED if name == _DEPLOYED else f"{FINAL}.{name}" for name in TRAINED}
+_TRAINED: Final = {name: f"{FINAL}.{name}" for name in TRAINED} | {"trained_model": "trained_model"}
 
 
 def create_pipeline() -> Pipeline:
@@ -35,92 +34,82 @@ def create_pipeline() -> Pipeline:
 
 def _held_out() -> list[Node]:
     shared = by_name("corpus", "queries", "qrels", "new_documents", "params:seed")
+    chosen_by = by_name(
+        "training_summary",
+        "metrics",
+        "params:final",
+        "params:recipe",
+        "params:recipes",
+        "params:training",
+        "params:evaluation",
+    )
+    released_from = by_name(
+        "selection", "pseudo_queries", "related_documents", "bm25_index", "params:dense"
+    )
     return [
-        node(
-            nodes.choose_to_train_again,
-            shared
-            | by_name(
-                "params:final",
-                "training_summary",
-                "metrics",
-                "params:recipe",
-                "params:recipes",
-                "params:training",
-                "params:evaluation",
-            ),
-            f"{FINAL}.choice",
-        ),
+        node(nodes.choose_to_train_again, shared | chosen_by, f"{FINAL}.choice"),
         node(
             nodes.release_held_out,
-            shared
-            | _CHOICE
-            | by_name(
-                "selection", "pseudo_queries", "related_documents", "bm25_index", "params:dense"
-            ),
-            _RELEASED,
+            shared | released_from | _CHOICE,
+            {name: _OWN[name] for name in _RELEASED},
         ),
     ]
+
+
+def _again(
+    function: Callable[..., Any],
+    inputs: Mapping[str, str],
+    outputs: str | Mapping[str, str],
+    measured: Mapping[str, str],
+    *choice_names: str,
+) -> Node:
+    """Return a node that reads the released inputs, and hands on the ``measured`` datasets."""
+    released = {argument: _OWN.get(name, name) for argument, name in inputs.items()}
+    handed_on = {f"{MEASURED}{name}": dataset for name, dataset in measured.items()}
+    return node(if_trained_again(function, *choice_names), released | handed_on | _CHOICE, outputs)
 
 
 def _trained_again() -> list[Node]:
-    def released(inputs: Mapping[str, str]) -> dict[str, str]:
-        names = _RELEASED | _ENCODER | {"scored_candidates": _SCORED}
-        return {argument: names.get(name, name) for argument, name in inputs.items()}
-
-    measured = {f"{MEASURED}{name}": dataset for name, dataset in TRAINED.items()}
-    return [
-        node(
-            if_trained_again(make_corpus_encoder),
-            _CHOICE | released(ENCODER_MADE_OF) | {f"{MEASURED}encoder": "corpus_encoder"},
-            _ENCODER["corpus_encoder"],
-        ),
-        node(
-            if_trained_again(score_candidates),
-            _CHOICE | released(SCORED_BY) | {f"{MEASURED}scored": "scored_candidates"},
-            _SCORED,
-        ),
-        node(
-            if_trained_again(train_retriever, "alphas"),
-            _CHOICE | released(TRAINED_ON) | measured,
-            _TRAINED,
-        ),
+    steps: dict[str, tuple[Callable[..., Any], Mapping[str, str]]] = {
+        "corpus_encoder": (make_corpus_encoder, ENCODER_MADE_OF),
+        "scored_candidates": (score_candidates, SCORED_BY),
+        "training_data": (prepare_training_data, PREPARED_FROM),
+    }
+    again = [
+        _again(function, inputs, _OWN[name], by_name(name))
+        for name, (function, inputs) in steps.items()
     ]
+    return [*again, _again(train_retriever, TRAINED_ON, _TRAINED, TRAINED, "alphas")]
 
 
 def _deployed() -> list[Node]:
     # Scores are compared by the queries that chose the weights.
-    parts_made_of = PARTS_MADE_OF | _ENCODER | {"trained_model": _DEPLOYED}
+    parts_made_of = PARTS_MADE_OF | {
+        "corpus_encoder": _OWN["corpus_encoder"],
+        "trained_model": "trained_model",
+        f"{MEASURED}search": "measured_search",
+    }
+    measured_by = by_name(
+        "search_index",
+        "corpus",
+        "queries",
+        "qrels",
+        "query_buckets",
+        "params:encoder",
+        "params:seed",
+        info="collection_info",
+        params="params:evaluation",
+    )
     return [
-        node(
-            if_trained_again(make_parts),
-            _CHOICE | parts_made_of | {f"{MEASURED}search": "measured_search"},
-            f"{FINAL}.search_parts",
-        ),
+        node(if_trained_again(make_parts), _CHOICE | parts_made_of, _OWN["search_parts"]),
         node(
             nodes.build_search,
-            _CHOICE
-            | by_name(
-                "measured_search",
-                "corpus",
-                "params:dense",
-                search_parts=f"{FINAL}.search_parts",
-            ),
+            [*_CHOICE.values(), _OWN["search_parts"], "measured_search", "corpus", "params:dense"],
             "search_index",
         ),
         node(
             nodes.measure_final,
-            _CHOICE
-            | by_name(
-                "search_index",
-                "corpus",
-                "queries",
-                "qrels",
-                "query_buckets",
-                "params:encoder",
-                "params:seed",
-                info="collection_info",
-                params="params:evaluation",
-            ),
+            _CHOICE | measured_by,
             {name: f"{FINAL}.{name}" for name in ("query_metrics", "metrics")},
         ),
     ]

@@ -51,12 +51,12 @@ def versions() -> dict[str, str]:
 
 
 def collect_results(
+    *,
     metrics: pd.DataFrame,
     comparisons: pd.DataFrame,
-    *,
     training_summary: dict[str, Any],
     selection_summary: dict[str, Any],
-    drawn: pd.DataFrame,
+    drawn_negatives: pd.DataFrame,
     equivalents: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
@@ -76,20 +76,12 @@ def collect_results(
     Where training drew negatives, the relevant ones among those are counted, not among what they
     were drawn from.
     """
-    from anmi.evaluation.diagnostics import false_negatives_of_pairs
-
     kinds = {
         "labels": count_labelled(queries, qrels, evaluation.split) > 0,
         "pseudo_queries": PSEUDO in set(metrics.get("bucket", ())),
     }
-    kind = "_and_".join(name for name, measured in kinds.items() if measured)
-    false_negatives = selection_summary["false_negatives"]
-    if len(drawn) and len(equivalents):
-        counted = false_negatives_of_pairs(drawn, set(drawn["query_id"]), equivalents, qrels)
-        false_negatives = counted | {
-            "of": "drawn",
-            "judge": (false_negatives or {}).get("judge", {}),
-        }
+    kind = "_and_".join(name for name, is_measured in kinds.items() if is_measured)
+    search = {name: measured_search.settings.get(name) for name in _OF_SEARCH}
     return {
         "collection": info["collection"],
         "recipe": selection_summary.get("recipe"),
@@ -102,23 +94,39 @@ def collect_results(
         "test_queries": (kind or "pseudo_queries") if len(metrics) else "none",
         "new_documents": info["notes"].get("new_documents"),
         "final": final_choice["sentence"],
-        "search": {name: measured_search.settings.get(name) for name in _OF_SEARCH}
-        | part_milliseconds
-        | {"megabytes": measured_search.megabytes},
+        "search": search | part_milliseconds | {"megabytes": measured_search.megabytes},
         "rows": [*metrics.to_dict("records"), *final_metrics.to_dict("records")],
         "comparisons": comparisons.to_dict("records"),
         "funnel": selection_summary["funnel"],
         "expected": selection_summary.get("expected"),
         "warnings": cross_encoder.get("warnings", []),
-        "false_negatives": false_negatives,
+        "false_negatives": _false_negatives(
+            selection_summary["false_negatives"], drawn_negatives, equivalents, qrels
+        ),
         "quarantined": info["quarantined"],
     }
+
+
+def _false_negatives(
+    selected: dict[str, Any] | None,
+    drawn_negatives: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
+) -> dict[str, Any] | None:
+    """Return what was counted of selected negatives, or of drawn ones where training drew some."""
+    from anmi.evaluation.diagnostics import false_negatives_of_pairs
+
+    if drawn_negatives.empty or equivalents.empty:
+        return selected
+    query_ids = set(drawn_negatives["query_id"])
+    counts = false_negatives_of_pairs(drawn_negatives, query_ids, equivalents, qrels)
+    return counts | {"of": "drawn", "judge": (selected or {}).get("judge", {})}
 
 
 def draw_figures(
     results: dict[str, Any], selection_summary: dict[str, Any], training_log: pd.DataFrame
 ) -> tuple[Any, ...]:
-    """Draw quality, what each step took out, false negatives against hardness, and training, as plotly figures."""
+    """Draw quality, what each step took out, relevance by nearness, and training, in plotly."""
     from plotly.graph_objects import Figure
 
     from anmi.report import figures
@@ -126,9 +134,9 @@ def draw_figures(
     quality = figures.metrics(pd.DataFrame(results["rows"]))
     funnel = figures.funnel(selection_summary["funnel"])
     nearness = figures.relevance_by_nearness(selection_summary.get("by_nearness"))
-    drawn = quality, funnel, nearness, figures.training(training_log)
+    every_figure = (quality, funnel, nearness, figures.training(training_log))
     # Without a title: Kedro-Viz names the figure, and has margins and a height of its own.
-    return tuple(Figure() if figure is None else Figure(figure.spec) for figure in drawn)
+    return tuple(Figure() if figure is None else Figure(figure.spec) for figure in every_figure)
 
 
 def render_report(**artifacts: Any) -> str:

@@ -1,1 +1,1 @@
-"""Retraining that can be left alone: a challenger is trained, compared with the champion, and promoted by rule."""
+"""Retraining that can be left alone: a challenger is trained, compared, and promoted by rule."""

@@ -17,6 +17,7 @@ from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.evaluation.significance import share_of_pairs
 from anmi.fingerprint import hash_value
 from anmi.pipelines.evaluation.nodes import score_runs
+from anmi.pipelines.evaluation.search import Split, queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams, RetrainParams, model_name
 from anmi.pipelines.training.params import TrainingParams, merged_options
 from anmi.retrieval.encoders import Encoder, fingerprint, load_encoder, short_name
@@ -41,10 +42,10 @@ _OF_HYBRID: Final = ("method", "weights", "depth")
 
 
 def profile_training_data(
+    *,
     queries: pd.DataFrame,
     corpus: pd.DataFrame,
     qrels: pd.DataFrame,
-    *,
     selection: CandidateShards,
     selection_summary: dict[str, Any],
     encoder_info: dict[str, Any],
@@ -53,19 +54,16 @@ def profile_training_data(
     """Describe the training data, with which a later version of the collection will be compared."""
     from anmi.evaluation.drift import profile
 
+    prompts = encoder_info.get("prompts") or {}
     made_with = {
         "collection": info["collection"],
         "recipe": selection_summary["recipe"],
         "encoder": encoder_info["encoder"],
         "encoder fingerprint": encoder_info["fingerprint"],
-        **{
-            f"{role} prompt": text
-            for role, text in (encoder_info.get("prompts") or {}).items()
-            if text
-        },
+        **{f"{role} prompt": prompt for role, prompt in prompts.items() if prompt},
     }
-    wanted = selection_summary["negatives_wanted"]
-    return profile(queries, corpus, qrels, selection, wanted=wanted, made_with=made_with)
+    negatives = selection_summary["negatives_wanted"]
+    return profile(queries, corpus, qrels, selection, wanted=negatives, made_with=made_with)
 
 
 def measure_drift(
@@ -74,80 +72,68 @@ def measure_drift(
     """Compare with what the champion was trained on; without a champion the result says so."""
     from anmi.evaluation.drift import drift, in_words
 
-    found = drift(champion_profile, training_profile)
-    for line in in_words(found):
+    measured_drift = drift(champion_profile, training_profile)
+    for line in in_words(measured_drift):
         log.info("%s", line)
-    return found
+    return measured_drift
 
 
 def report_retraining(
     report: str, registration: dict[str, Any], drift: dict[str, Any], recipes: pd.DataFrame
 ) -> str:
-    """Return the run's report with what was decided, what the audit found, and how the data have changed."""
+    """Return the run's report with the decision, what the audit found, and how the data changed."""
     from anmi.evaluation.drift import in_words
     from anmi.report.console import AUDITED, audited
     from anmi.report.html import Section, with_sections
 
-    decided = (
+    decision = (
         f"{registration['decision'].capitalize()}: version {registration['version']} of"
         f" {registration['model']}."
     )
-    return with_sections(
-        report,
-        [
-            Section("Promotion", [decided, *registration["reasons"]]),
-            Section("False negatives by planted truth", [], AUDITED, audited(recipes)),
-            Section("Drift of the training data", in_words(drift)),
-        ],
-    )
+    sections = [
+        Section("Promotion", [decision, *registration["reasons"]]),
+        Section("False negatives by planted truth", [], AUDITED, audited(recipes)),
+        Section("Drift of the training data", in_words(drift)),
+    ]
+    return with_sections(report, sections)
 
 
 def evaluate_champion(
+    *,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
     qrels: pd.DataFrame,
-    *,
     collection: str,
     params: RetrainParams,
     evaluation: EvaluationParams,
     dense: DenseParams,
     registry: model_registry.ModelRegistry,
 ) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:
-    """Fetch the champion, check its files, and let it rank the corpus for the queries the challenger is asked.
+    """Fetch the champion, check its files, and let it rank the corpus as the challenger will.
 
     Returns what is known of it, the profile of what it was trained on, and its run; all empty where
     there is none.
     """
-    from anmi.evaluation.retrieval import ranked
-
-    name = model_name(params, collection)
-    rolled_back = [
-        entry for entry in registry.entries(name) if model_registry.ROLLED_BACK in entry.tags
-    ]
-    weights = {
+    model = model_name(params, collection)
+    rolled_back = {
         entry.tags["fingerprint"]: entry.version
-        for entry in rolled_back
-        if "fingerprint" in entry.tags
+        for entry in registry.entries(model)
+        if model_registry.ROLLED_BACK in entry.tags and "fingerprint" in entry.tags
     }
-    known: dict[str, Any] = {"model": name, "version": None, "rolled_back": weights}
-    if (found := registry.at(name, model_registry.CHAMPION)) is None:
-        log.info('"%s" has no champion yet', name)
-        return (
-            known,
-            {},
-            pd.DataFrame(
-                columns=["query_id", "document_id", "score", "rank", "system", "retriever"]
-            ),
-        )
-    asked = queries[(queries.split == evaluation.split) & queries.query_id.isin(qrels.query_id)]
-    if asked.empty:
+    about: dict[str, Any] = {"model": model, "version": None, "rolled_back": rolled_back}
+    champion = registry.at(model, model_registry.CHAMPION)
+    if champion is None:
+        log.info('"%s" has no champion yet', model)
+        columns = ["query_id", "document_id", "score", "rank", "system", "retriever"]
+        return about, {}, pd.DataFrame(columns=columns)
+    split = queries_of_split(corpus, queries, qrels, None, evaluation.split)
+    if split.queries.empty:
         raise AnmiError(
             f'the collection has no "{evaluation.split}" queries with a relevant document, so'
             " champion and challenger cannot be compared; give it some"
         )
-    runs = []
     with tempfile.TemporaryDirectory(prefix="anmi-champion-") as room:
-        fetched = registry.fetch(found, Path(room))
+        fetched = registry.fetch(champion, Path(room))
         measured = fetched / model_registry.MEASURED
         folder = measured if measured.is_dir() else fetched
         # Prompts are its own or those it is served with, whatever today's challenger is trained
@@ -155,34 +141,37 @@ def evaluate_champion(
         noted = model_registry.read_beside(folder, model_registry.SERVING)
         serving = {"dimensions": None} | _OWN_PROMPTS | noted
         hybrid = serving.pop(HYBRID)
+        depth = max(*evaluation.cutoffs, hybrid["depth"])
+        served = dense.model_copy(update=serving)
+        runs = [_run_of(folder, served, split, depth)]
         # Companions are asked as they are saved.
-        for place, prompts in [
-            (folder, {}),
-            *((each, _OWN_PROMPTS) for each in companion_of(folder)),
-        ]:
-            settings = dense.of(str(place / model_registry.WEIGHTS), **serving | prompts)
-            encoder = Encoder(settings, place)
-            # Like the challenger's, its vectors are not kept: a champion a night would fill the
-            # store.
-            run = ranked(
-                encoder,
-                asked,
-                qrels,
-                corpus,
-                max(*evaluation.cutoffs, hybrid["depth"]),
-                _SYSTEM,
-            )
-            retriever = "sparse" if is_sparse(encoder.model) else "dense"
-            runs.append(run.assign(system=_SYSTEM, retriever=retriever))
+        as_saved = served.model_copy(update=_OWN_PROMPTS)
+        runs += [_run_of(companion, as_saved, split, depth) for companion in companion_of(folder)]
         profile = model_registry.read_beside(fetched, model_registry.PROFILE)
-    about = {"version": found.version, "created": found.created, "tags": found.tags, HYBRID: hybrid}
-    return known | about, profile, pd.concat(runs, ignore_index=True)
+    about |= {
+        "version": champion.version,
+        "created": champion.created,
+        "tags": champion.tags,
+        HYBRID: hybrid,
+    }
+    return about, profile, pd.concat(runs, ignore_index=True)
+
+
+def _run_of(folder: Path, settings: DenseParams, split: Split, depth: int) -> pd.DataFrame:
+    """Return what a registered retriever ranks for the queries of a split."""
+    from anmi.evaluation.retrieval import ranked
+
+    # Its vectors are not kept, like the challenger's: a champion a night would fill the store.
+    encoder = Encoder(settings.of(str(folder / model_registry.WEIGHTS)), folder)
+    run = ranked(encoder, split.queries, split.qrels, split.corpus, depth, _SYSTEM)
+    retriever = "sparse" if is_sparse(encoder.model) else "dense"
+    return run.assign(system=_SYSTEM, retriever=retriever)
 
 
 def score_champion(
+    *,
     runs: pd.DataFrame,
     champion: dict[str, Any],
-    *,
     part_runs: pd.DataFrame,
     corpus: pd.DataFrame,
     queries: pd.DataFrame,
@@ -202,7 +191,6 @@ def score_champion(
         return pd.DataFrame(columns=["query_id", "system", _METRIC])
     if params.rule.system == HYBRID:
         settings = champion[HYBRID]
-        depth = max(evaluation.cutoffs)
         spread = runs.retriever.map(settings["spreads"])
         trained_runs = runs.assign(part=runs.retriever, spread=spread)
         untrained_runs = part_runs[~part_runs.part.isin(TRAINED)]
@@ -212,28 +200,22 @@ def score_champion(
                 "The champion is measured without its parts %s, which this run does not have",
                 ", ".join(sorted(lacking)),
             )
+        depth = max(evaluation.cutoffs)
         runs = fused_run(every_run, corpus, queries, qrels, settings, depth)
         runs = runs.assign(system=_SYSTEM)
     else:
         runs = runs[runs["retriever"] == runs["retriever"].iloc[0]]
-    return score_runs(
-        runs,
-        corpus,
-        queries,
-        qrels,
-        pseudo_queries=None,
-        params=evaluation,
-    )
+    return score_runs(runs, corpus, queries, qrels, pseudo_queries=None, params=evaluation)
 
 
 def decide_promotion(
-    champion: dict[str, Any],
     *,
+    champion: dict[str, Any],
     champion_metrics: pd.DataFrame,
     query_metrics: pd.DataFrame,
     query_buckets: pd.DataFrame,
-    audited: pd.DataFrame,
-    drawn: pd.DataFrame,
+    audit_recipes: pd.DataFrame,
+    drawn_negatives: pd.DataFrame,
     equivalents: pd.DataFrame,
     qrels: pd.DataFrame,
     measured_model: Path,
@@ -244,7 +226,7 @@ def decide_promotion(
     evaluation: EvaluationParams,
     seed: int,
 ) -> dict[str, Any]:
-    """Apply the rule; a challenger with the weights of a version that was rolled back is kept out as well."""
+    """Apply the rule; a challenger with the weights of a version that was rolled back stays out."""
     if _METRIC not in query_metrics:
         raise AnmiError(
             f"{_METRIC} decides about promotion and was not measured: put 10 among"
@@ -254,33 +236,32 @@ def decide_promotion(
     query_buckets = query_buckets[query_buckets.bucket != PSEUDO]
     is_compared = query_metrics.query_id.isin(query_buckets.query_id)
     is_challenger = (query_metrics.system == system) & is_compared
-    challenger = query_metrics[is_challenger].set_index("query_id")[_METRIC]
-    before = (
-        None if champion["version"] is None else champion_metrics.set_index("query_id")[_METRIC]
-    )
+    challenger_scores = query_metrics[is_challenger].set_index("query_id")[_METRIC]
+    champion_scores = None
+    if champion["version"] is not None:
+        champion_scores = champion_metrics.set_index("query_id")[_METRIC]
     options = merged_options(recipes.get(recipe), training)
     rate: FalseNegativeRate | str = "the recipe chooses no negatives, so none can be relevant"
     if options.sources.kind != "mined":
         # An audit sees what a recipe chooses, and here training drew from the corpus itself.
-        rate = rate_of_drawn(drawn, equivalents, qrels, seed)
+        rate = rate_of_drawn(drawn_negatives, equivalents, qrels, seed)
     elif recipes.get(recipe).negatives and options.negatives != 0:
-        rate = _NOT_PLANTED if audited.empty else rate_of(audited, recipe)
-    unlabelled = query_buckets.query_id[query_buckets.bucket != LABELLED].tolist()
-    found = decide(
-        challenger,
-        before,
+        rate = _NOT_PLANTED if audit_recipes.empty else rate_of(audit_recipes, recipe)
+    decided = decide(
+        challenger_scores,
+        champion_scores,
         rate,
         params.rule,
         seed=seed,
         resamples=evaluation.resamples,
-        unlabelled=unlabelled,
+        unlabelled=query_buckets.query_id[query_buckets.bucket != LABELLED].tolist(),
     )
-    decision = found.decision
-    reasons = list(found.reasons)
-    own = fingerprint_of(measured_model)
-    if own in champion["rolled_back"]:
+    decision = decided.decision
+    reasons = list(decided.reasons)
+    weights = fingerprint_of(measured_model)
+    if weights in champion["rolled_back"]:
         decision = KEPT
-        version = champion["rolled_back"][own]
+        version = champion["rolled_back"][weights]
         reasons.append(
             f"the challenger has the very weights of version {version}, which was rolled back"
         )
@@ -290,62 +271,58 @@ def decide_promotion(
         "decision": decision,
         "reasons": reasons,
         "champion": champion["version"],
-        "fingerprint": own,
+        "fingerprint": weights,
         "rule": params.rule.model_dump(),
-        "promotion": {"promoted": float(decision == PROMOTED), **found.figures},
+        "promotion": {"promoted": float(decision == PROMOTED), **decided.figures},
     }
 
 
 def fingerprint_of(model: Path) -> str:
     """Return the fingerprint of a trained model, with that of its companion where it has one."""
-    models = [model, *companion_of(model)]
-    prints = [fingerprint(load_encoder(str(each), each.parent)) for each in models]
+    folders = [model, *companion_of(model)]
+    prints = [fingerprint(load_encoder(str(folder), folder.parent)) for folder in folders]
     return prints[0] if len(prints) == 1 else hash_value(prints)
 
 
-def rate_of(audited: pd.DataFrame, recipe: str) -> FalseNegativeRate:
+def rate_of(audit_recipes: pd.DataFrame, recipe: str) -> FalseNegativeRate:
     """Return what the audit found of a recipe as it is."""
-    for row in audited[audited["recipe"] == recipe].to_dict("records"):
-        value, low, high = (
-            float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high")
-        )
-        counts = int(row["false_negatives"]), int(row["negatives"])
-        return FalseNegativeRate(value, low, high, *counts, str(row["failed"] or ""))
-    return FalseNegativeRate(
-        float("nan"), 0.0, 1.0, 0, 0, f'the audit has no row of recipe "{recipe}"'
-    )
+    rows = audit_recipes[audit_recipes["recipe"] == recipe].to_dict("records")
+    if not rows:
+        return _no_rate(f'the audit has no row of recipe "{recipe}"')
+    row = rows[0]
+    rate, low, high = (float(row[f"false_negative_rate{end}"]) for end in ("", "_low", "_high"))
+    counts = int(row["false_negatives"]), int(row["negatives"])
+    return FalseNegativeRate(rate, low, high, *counts, str(row["failed"] or ""))
+
+
+def _no_rate(reason: str) -> FalseNegativeRate:
+    return FalseNegativeRate(float("nan"), 0.0, 1.0, 0, 0, reason)
 
 
 def rate_of_drawn(
-    drawn: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int
+    drawn_negatives: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame, seed: int
 ) -> FalseNegativeRate:
-    """Return how many of the negatives that training drew are relevant, of the queries for which that is known.
+    """Return how many of the negatives that training drew are relevant.
 
-    Equivalents are relevant though no label says so.
+    Counted are queries of which equivalents are known, which are relevant without a label.
     """
-    known = drawn[drawn["query_id"].isin(equivalents["query_id"])]
-    if known.empty:
-        return FalseNegativeRate(
-            float("nan"),
-            0.0,
-            1.0,
-            0,
-            0,
-            "training drew its negatives from the whole corpus, and of none of its "
-            "queries is it known which documents are relevant without a label",
+    counted = drawn_negatives[drawn_negatives["query_id"].isin(equivalents["query_id"])]
+    if counted.empty:
+        return _no_rate(
+            "training drew its negatives from the whole corpus, and of none of its queries is it"
+            " known which documents are relevant without a label"
         )
     pair = ["query_id", "document_id"]
-    found = share_of_pairs(
-        known, pd.concat([equivalents[pair], qrels.loc[qrels["relevance"] > 0, pair]]), seed=seed
-    )
+    relevant = pd.concat([equivalents[pair], qrels.loc[qrels["relevance"] > 0, pair]])
+    share = share_of_pairs(counted, relevant, seed=seed)
     return FalseNegativeRate(
-        found.value, found.low, found.high, found.count, found.total, of="drawn"
+        share.value, share.low, share.high, share.count, share.total, of="drawn"
     )
 
 
 def register_challenger(
-    trained_model: Path,
     *,
+    trained_model: Path,
     measured_model: Path,
     promotion: dict[str, Any],
     champion: dict[str, Any],
@@ -358,30 +335,23 @@ def register_challenger(
     search_index: HybridSearch,
     measured_search: HybridSearch,
 ) -> dict[str, Any]:
-    """Make the challenger a version of the registered model and, where it was promoted, its champion.
+    """Make the challenger a version of the registered model and, if it was promoted, its champion.
 
     Its companion and the weights of the hybrid go with it, and the model that was measured where
     that is another; the index of the documents is no part of a model.
     """
-    name = champion["model"]
-    decision = promotion["decision"]
-    reasons = list(promotion["reasons"])
+    model = champion["model"]
+    before = registry.at(model, model_registry.CHAMPION)
+    decision, reasons = _decision_now(promotion, before)
     compared = promotion["champion"]
-    before = registry.at(name, model_registry.CHAMPION)
-    version = before.version if before else None
-    if decision == PROMOTED and version != compared:
-        decision = KEPT
-        reasons.append(
-            f"the champion was {'none' if compared is None else f'version {compared}'} when it was"
-            f" compared and is {before or 'none'} now, so the comparison says nothing of it"
-        )
+    figures = promotion["promotion"]
     tags = {
         "run_id": trained_model.parent.name,
         "collection": info["collection"],
         "recipe": recipe,
         "encoder": short_name(encoder),
         "fingerprint": promotion["fingerprint"],
-        "ndcg": f"{promotion['promotion']['challenger']:.4f}",
+        "ndcg": f"{figures['challenger']:.4f}",
         "decision": decision,
         "reasons": "; ".join(reasons),
         "compared_with": "" if compared is None else compared,
@@ -392,23 +362,43 @@ def register_challenger(
         if fingerprint_of(trained_model) != promotion["fingerprint"]:
             measured_folder = folder / model_registry.MEASURED
             write_model(measured_model, measured_folder, measured_search, dense, None)
-        made = registry.register(name, folder, tags)
+        entry = registry.register(model, folder, tags)
+    champion_before = before.version if before else None
+    champion_now = champion_before
     if decision == PROMOTED:
-        registry.set_champion(made, before)
-    now = made.version if decision == PROMOTED else version
+        registry.set_champion(entry, before)
+        champion_now = entry.version
     log.info(
-        '%s: version %s of "%s"; its champion is version %s', decision, made.version, name, now
+        '%s: version %s of "%s"; its champion is version %s',
+        decision,
+        entry.version,
+        model,
+        champion_now,
     )
     return {
         "decision": decision,
         "reasons": reasons,
-        "model": name,
-        "version": made.version,
-        "champion": now,
-        "champion_before": version,
-        "figures": promotion["promotion"],
-        "tags": made.tags,
+        "model": model,
+        "version": entry.version,
+        "champion": champion_now,
+        "champion_before": champion_before,
+        "figures": figures,
+        "tags": entry.tags,
     }
+
+
+def _decision_now(
+    promotion: dict[str, Any], before: model_registry.Entry | None
+) -> tuple[str, list[str]]:
+    """Return the decision and its reasons, which a change of champion since overrules."""
+    compared = promotion["champion"]
+    if promotion["decision"] != PROMOTED or (before and before.version) == compared:
+        return promotion["decision"], list(promotion["reasons"])
+    reason = (
+        f"the champion was {'none' if compared is None else f'version {compared}'} when it was"
+        f" compared and is {before or 'none'} now, so the comparison says nothing of it"
+    )
+    return KEPT, [*promotion["reasons"], reason]
 
 
 def write_model(
@@ -418,7 +408,7 @@ def write_model(
     dense: DenseParams,
     training_profile: dict[str, Any] | None,
 ) -> None:
-    """Write a trained model and its companion as they are registered, with what a search asks and fuses them by."""
+    """Write a trained model and its companion as they are registered, with how they are asked."""
     encoder = load_encoder(str(model), model.parent)
     serving = dense.model_dump(include={"max_length", "precision", "dimensions"})
     serving |= {f"prompt_{role}": prompt for role, prompt in prompts_of(encoder).items()}

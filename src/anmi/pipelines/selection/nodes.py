@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts, joined_texts, values_by_id
 from anmi.corpus.types import empty
-from anmi.engine import IN_PROCESS, EngineParams, map_blocks
+from anmi.engine import EngineParams, map_blocks
 from anmi.errors import AnmiError
 from anmi.judging.endpoint import Endpoint
 from anmi.judging.fusing import provenance
@@ -29,7 +28,6 @@ from anmi.selection.rows import TrainingRows, pair_rows, training_rows
 # Why a document that is to be new is no negative.
 NEW: Final = "held out of mining and training, to measure what becomes of documents that come later"
 _LOG = logging.getLogger(__name__)
-_AS_THE_RECIPE_SAYS = TrainingParams()
 
 
 def select_negatives(
@@ -40,32 +38,27 @@ def select_negatives(
     recipe: str,
     recipes: RecipeBook,
     seed: int,
-    engine: EngineParams = IN_PROCESS,
-    dev: CandidateShards | None = None,
+    engine: EngineParams,
+    dev: CandidateShards,
     **columns: ColumnShards,
 ) -> CandidateShards:
-    """Run the recipe: verdicts and weights for every candidate; what is to be new to training is rejected first."""
+    """Run the recipe: verdicts and weights for every candidate.
+
+    What is to be new to training is rejected first.
+    """
     runner = Runner(recipes.get(recipe), seed)
-    found = with_stage_columns(candidates, **columns)
+    measured = with_stage_columns(candidates, **columns)
     # What is fitted looks at what the recipe reads, and at what held-out positives were given.
-    read = found.only(*needed(runner.recipe.requires), "p_heldout")
+    read = measured.only(*needed(runner.recipe.requires), "p_heldout")
     runner.fit(read.map(with_probabilities), dev)
-    new = corpus.document_id.isin(new_documents.document_id).to_numpy(bool)
-    return map_blocks(engine, _Selecting(runner, new), found, "selecting")
+    is_new = corpus.document_id.isin(new_documents.document_id).to_numpy(bool)
+    return map_blocks(engine, partial(_selected, runner, is_new), measured, "selecting")
 
 
-@dataclass(frozen=True)
-class _Selecting:
-    """Applies a fitted recipe to a block."""
-
-    runner: Runner
-    new: Bools
-
-    def __call__(self, block: Candidates) -> Candidates:
-
-        return self.runner.apply(
-            with_probabilities(block).rejected("new document", self.new[block.documents], NEW)
-        )
+def _selected(runner: Runner, is_new: Bools, block: Candidates) -> Candidates:
+    """Apply a fitted recipe to a block."""
+    block = with_probabilities(block)
+    return runner.apply(block.rejected("new document", is_new[block.documents], NEW))
 
 
 def make_training_rows(
@@ -78,7 +71,7 @@ def make_training_rows(
     recipe: str,
     recipes: RecipeBook,
 ) -> TrainingRows:
-    """Write the selection out as training rows with texts, weights, every score and the ``split`` of the query.
+    """Write the selection out as training rows with texts, weights, scores and the query's split.
 
     Raises
     ------
@@ -90,8 +83,8 @@ def make_training_rows(
 
     rows = rows_of(selection, corpus, queries, qrels, related_documents)
     if (queries.split == "train").any() and recipes.get(recipe).negatives and not rows.negatives:
-        why = _why_none(diagnose(selection, Funnel(1))[0])
-        raise AnmiError(f'recipe "{recipe}" left no negative for any query: {why}')
+        reason = _why_none(diagnose(selection, Funnel(1))[0])
+        raise AnmiError(f'recipe "{recipe}" left no negative for any query: {reason}')
     return rows
 
 
@@ -103,38 +96,40 @@ def rows_of(
     related_documents: pd.DataFrame,
 ) -> TrainingRows:
     """Return the training rows of a selection, see :func:`anmi.selection.rows.training_rows`."""
-    texts = dict(zip(queries.query_id, queries.text, strict=True))
     ids = corpus.document_id.tolist()
-    position = dict(zip(ids, range(len(ids)), strict=True))
-    places = own_documents(queries, position)
-    labels = Positives(qrels, position)
-    own = {
-        query: place
-        for query, place in zip(queries.query_id, places.tolist(), strict=True)
-        if place != PADDING
-    }
-    splits = dict(zip(queries.query_id, queries.split, strict=True))
-    related = RelatedDocuments.from_table(related_documents, ids)
-    return training_rows(selection, ids, joined_texts(corpus), texts, related, own, splits, labels)
+    numbers = dict(zip(ids, range(len(ids)), strict=True))
+    selves = own_documents(queries, numbers).tolist()
+    return training_rows(
+        selection,
+        ids,
+        joined_texts(corpus),
+        dict(zip(queries.query_id, queries.text, strict=True)),
+        RelatedDocuments.from_table(related_documents, ids),
+        {
+            query_id: document
+            for query_id, document in zip(queries.query_id, selves, strict=True)
+            if document != PADDING
+        },
+        dict(zip(queries.query_id, queries.split, strict=True)),
+        Positives(qrels, numbers),
+    )
 
 
-def _why_none(rows: list[dict[str, Any]]) -> str:
-    """Say what took the negatives, from a funnel."""
-    if not rows[0]["queries"]:
+def _why_none(funnel: list[dict[str, Any]]) -> str:
+    """Say what took the negatives."""
+    whole = funnel[0]
+    if not whole["queries"]:
         return "no training query was mined"
-    if not rows[0]["candidates"]:
+    if not whole["candidates"]:
         return (
             "no document besides the positives and their copies was found for any of them, so no"
             " step had anything to choose from; give the collection more documents that differ, or"
             " raise bm25.depth, dense.depth or dense.random where they are small"
         )
-    rejected = [entry for entry in rows if entry["kind"] in ("rejected", "uncertain", "promoted")]
-    worst = max(rejected, key=lambda entry: entry["candidates"], default={"candidates": 0})
+    rejecting = [step for step in funnel if step["kind"] in ("rejected", "uncertain", "promoted")]
+    worst = max(rejecting, key=lambda step: step["candidates"], default={"candidates": 0})
     if not worst["candidates"]:
-        return (
-            f"none of the {rows[0]['candidates']} candidates was drawn; let the recipe draw at"
-            " least one"
-        )
+        return f"none of the {whole['candidates']} candidates was drawn; let the recipe draw some"
     return f'the step "{worst["step"]}" rejected most ({worst["candidates"]} candidates): loosen it'
 
 
@@ -148,9 +143,9 @@ def make_variants(
     recipes: RecipeBook,
     selection: SelectionParams,
     seed: int,
-    training: TrainingParams = _AS_THE_RECIPE_SAYS,
+    training: TrainingParams,
 ) -> pd.DataFrame:
-    """Make variants of the positives of all splits that say something else, if training draws from mixed sources.
+    """Make variants of positives that say something else, if training draws from mixed sources.
 
     Those of dev and test are never trained on; an evaluation holds them against the documents they
     were made from.
@@ -160,12 +155,12 @@ def make_variants(
     if merged_options(recipes.get(recipe), training).sources.kind != "mixed":
         return empty(*VARIANT_COLUMNS)
     ids = corpus.document_id.tolist()
-    asked = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id)]
-    documents = np.flatnonzero(corpus.document_id.isin(asked.document_id)).astype(np.int32)
-    options = selection.generator
-    writer = (
-        None if options is None else partial(edited, Endpoint(options).ask, options.max_characters)
-    )
+    positives = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id)]
+    documents = np.flatnonzero(corpus.document_id.isin(positives.document_id)).astype(np.int32)
+    writer = None
+    if selection.generator is not None:
+        ask = Endpoint(selection.generator).ask
+        writer = partial(edited, ask, selection.generator.max_characters)
     texts = document_texts(corpus)
     variants = make_variants(
         knowledge.of(ids), documents, ids, texts, selection.variants, seed, writer
@@ -191,7 +186,7 @@ def export_pairs(
 def summarise_selection(
     *,
     selection: CandidateShards,
-    rows: pd.DataFrame,
+    training_rows: pd.DataFrame,
     equivalents: pd.DataFrame,
     qrels: pd.DataFrame,
     queries: pd.DataFrame,
@@ -200,7 +195,7 @@ def summarise_selection(
     recipe: str,
     recipes: RecipeBook,
     corpus: pd.DataFrame,
-    marks: pd.DataFrame | None = None,
+    marks: pd.DataFrame,
 ) -> dict[str, Any]:
     """Count what happened to the candidates, and how many negatives were in truth relevant.
 
@@ -209,55 +204,57 @@ def summarise_selection(
     (``marks``, of the ``corpus``), it compares the marks with what the judges had said.
     """
     from anmi.evaluation import diagnostics
-    from anmi.report.console import expected_sentence
 
-    wanted = recipes.get(recipe).negatives
-    labelled = rows[rows.origin == "qrels"]
-    source_of = values_by_id(queries, "query_id", "source", info["collection"])
+    negatives = recipes.get(recipe).negatives
+    labelled = training_rows[training_rows.origin == "qrels"]
+    collection = info["collection"]
+    source_of = values_by_id(queries, "query_id", "source", collection)
     document_ids = corpus.document_id.tolist()
+    ranges = diagnostics.ranges(selection, diagnostics.SCORE_COLUMNS)
     measures: dict[str, Any] = {
-        "distributions": diagnostics.Distributions(
-            diagnostics.ranges(selection, diagnostics.SCORE_COLUMNS)
-        ),
-        "by_source": diagnostics.BySource(rows, source_of, info["collection"]),
+        "distributions": diagnostics.Distributions(ranges),
+        "by_source": diagnostics.BySource(training_rows, source_of, collection),
         "origins": diagnostics.Origins(),
-        "funnel": diagnostics.Funnel(wanted),
+        "funnel": diagnostics.Funnel(negatives),
         "expected": diagnostics.Expected(fused_judge),
         "dense": diagnostics.Gap("dense"),
         "elo": diagnostics.Gap("elo"),
         "by_nearness": diagnostics.RelevanceByNearness(equivalents, document_ids),
     }
-    if marks is not None and not marks.empty:
+    if len(marks):
         measures["marked"] = diagnostics.AgainstMarks(marks, document_ids)
-    found: dict[str, Any] = dict(
-        zip(measures, diagnostics.diagnose(selection, *measures.values()), strict=True)
-    )
-    found["gaps"] = {name: found.pop(name) for name in ("dense", "elo")}
-    if compared := found.setdefault("marked", None):
-        marked = compared["relevant"] + compared["not_relevant"]
-        relevant = compared["relevant"]
-        told = "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said"
-        _LOG.info(told, marked, relevant, compared["brier"])
-    if said := expected_sentence(found["expected"]):
-        _LOG.log(logging.WARNING if found["expected"]["warning"] else logging.INFO, "%s", said)
-    asked = labelled.drop_duplicates("query_id")
-    counted = (
-        diagnostics.false_negatives(asked, equivalents, qrels)
-        if len(equivalents) and wanted
-        else None
-    )
+    results = diagnostics.diagnose(selection, *measures.values())
+    measured: dict[str, Any] = dict(zip(measures, results, strict=True))
+    measured["gaps"] = {name: measured.pop(name) for name in ("dense", "elo")}
+    measured.setdefault("marked", None)
+    _log_measured(measured)
+    false_negatives = None
+    if len(equivalents) and negatives:
+        query_rows = labelled.drop_duplicates("query_id")
+        false_negatives = diagnostics.false_negatives(query_rows, equivalents, qrels)
+        false_negatives |= {"of": "selected", "judge": provenance(fused_judge)}
+    is_full = labelled.negative_ids.map(len) >= negatives
     return {
         "recipe": recipe,
-        "rows": len(rows),
-        "negatives_wanted": wanted,
-        "coverage": (
-            float((labelled.negative_ids.map(len) >= wanted).mean()) if len(labelled) else 0.0
-        ),
-        "promoted": int((rows.origin == "promoted").sum()),
-        "false_negatives": (
-            None
-            if counted is None
-            else counted | {"of": "selected", "judge": provenance(fused_judge)}
-        ),
-        **found,
+        "rows": len(training_rows),
+        "negatives_wanted": negatives,
+        "coverage": float(is_full.mean()) if len(labelled) else 0.0,
+        "promoted": int((training_rows.origin == "promoted").sum()),
+        "false_negatives": false_negatives,
+        **measured,
     }
+
+
+def _log_measured(measured: dict[str, Any]) -> None:
+    from anmi.report.console import expected_sentence
+
+    if marked := measured["marked"]:
+        _LOG.info(
+            "Against %d marks, %d of them relevant: Brier score %.3f of what the judges said",
+            marked["relevant"] + marked["not_relevant"],
+            marked["relevant"],
+            marked["brier"],
+        )
+    if sentence := expected_sentence(measured["expected"]):
+        level = logging.WARNING if measured["expected"]["warning"] else logging.INFO
+        _LOG.log(level, "%s", sentence)

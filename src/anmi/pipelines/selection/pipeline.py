@@ -11,69 +11,35 @@ from anmi.selection.recipe import STAGE_COLUMNS
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    recipe = by_name("params:recipe", "params:recipes")
+    shared = by_name("corpus", "params:recipe", "params:recipes")
+    labelled = shared | by_name("queries", "qrels")
+    selected_by = by_name(
+        *STAGE_COLUMNS, "new_documents", "params:seed", "params:engine", dev="dev_candidates"
+    )
+    varied_by = by_name("knowledge", "params:selection", "params:training", "params:seed")
+    summarised_by = by_name(
+        "selection",
+        "training_rows",
+        "equivalents",
+        "fused_judge",
+        "marks",
+        info="collection_info",
+    )
     return stage(
         "selection",
         [
-            node(
-                nodes.select_negatives,
-                recipe
-                | by_name(
-                    *STAGE_COLUMNS,
-                    "corpus",
-                    "new_documents",
-                    "params:seed",
-                    "params:engine",
-                    dev="dev_candidates",
-                ),
-                "selection",
-            ),
+            node(nodes.select_negatives, shared | selected_by, "selection"),
             node(
                 nodes.make_training_rows,
-                recipe
-                | by_name(
-                    "selection",
-                    "corpus",
-                    "queries",
-                    "qrels",
-                    "related_documents",
-                ),
+                labelled | by_name("selection", "related_documents"),
                 "training_rows",
             ),
-            node(
-                nodes.make_variants,
-                recipe
-                | by_name(
-                    "corpus",
-                    "queries",
-                    "qrels",
-                    "knowledge",
-                    "params:selection",
-                    "params:training",
-                    "params:seed",
-                ),
-                "variants",
-            ),
+            node(nodes.make_variants, labelled | varied_by, "variants"),
             node(
                 nodes.export_pairs,
                 ["training_rows", "corpus", "queries", "collection_info"],
                 "negatives",
             ),
-            node(
-                nodes.summarise_selection,
-                recipe
-                | by_name(
-                    "selection",
-                    "equivalents",
-                    "qrels",
-                    "queries",
-                    "fused_judge",
-                    "marks",
-                    "corpus",
-                    rows="training_rows",
-                    info="collection_info",
-                ),
-                "selection_summary",
-            ),
+            node(nodes.summarise_selection, labelled | summarised_by, "selection_summary"),
         ],
     )

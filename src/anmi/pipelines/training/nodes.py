@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from tqdm.auto import tqdm
 
-from anmi.adaptation.pseudo_tests import labels_used, unlabelled_splits, with_pseudo_tests
+from anmi.adaptation.pseudo_tests import labels_used, unlabelled_splits
 from anmi.candidates import PADDING
 from anmi.corpus.knowledge import Knowledge
 from anmi.corpus.texts import document_texts, joined_texts, normalised
@@ -22,7 +22,13 @@ from anmi.errors import AnmiError
 from anmi.files import room
 from anmi.pipelines.evaluation.search import encoded, untrained_sources
 from anmi.pipelines.params import DenseParams, SearchParams
-from anmi.pipelines.training.params import TrainingParams, estimate_tau_plus, merged_options
+from anmi.pipelines.training.data import TrainingData
+from anmi.pipelines.training.params import (
+    TrainingParams,
+    estimate_tau_plus,
+    merged_options,
+    retrievers_of,
+)
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import (
     OF_CORPUS,
@@ -43,42 +49,143 @@ from anmi.training.parts import GuideFilter, goes_by_dev
 
 if TYPE_CHECKING:
     from anmi.training.batch import NegativeSampler
+    from anmi.training.mixed import Stock
     from anmi.training.options import TrainingOptions
-    from anmi.training.sampling import PseudoRows
+    from anmi.training.trainer import TrainingResult
 
 log = logging.getLogger(__name__)
+# Queries that are scored at a time, which bounds memory.
+_QUERIES: Final = 2_000
 
 
-def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows, having made sure that no dev or test query is among them, under this or another id."""
+def check_splits(rows: pd.DataFrame, queries: pd.DataFrame) -> None:
+    """Refuse rows of a dev or test query, under its own or another id."""
     held_out = queries[queries.split.isin(("dev", "test"))]
-    ids = set(rows.query_id) & set(held_out.query_id)
-    known = set(map(normalised, held_out.text))
-    if found := ids or {text for text in rows["query"].unique() if normalised(text) in known}:
+    texts = set(map(normalised, held_out.text))
+    leaked = set(rows.query_id) & set(held_out.query_id)
+    leaked = leaked or {text for text in rows["query"].unique() if normalised(text) in texts}
+    if leaked:
         raise AnmiError(
-            f'{len(found)} dev or test queries stand in the training rows (first: "{min(found)}"); '
-            "run ingestion again and check the splits of the collection"
+            f"{len(leaked)} dev or test queries stand in the training rows (first:"
+            f' "{min(leaked)}"); run ingestion again and check the splits of the collection'
         )
-    return rows
+
+
+def prepare_training_data(
+    *,
+    training_rows: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    pseudo_queries: pd.DataFrame,
+    new_documents: pd.DataFrame,
+    recipe: str,
+    recipes: RecipeBook,
+    training: TrainingParams,
+    seed: int,
+) -> TrainingData:
+    """Check the rows, and return what is trained on beside them and what chooses how much is kept.
+
+    Pseudo-queries are trained on where the recipe says so, and stand in for dev queries where fewer
+    than 20 are labelled. New documents are no positives.
+    """
+    from anmi.training.alpha import dev_tables
+
+    options = merged_options(recipes.get(recipe), training)
+    retrievers = retrievers_of(options)
+    if any(companion.retriever == recipe for companion in retrievers[1:]):
+        raise AnmiError(
+            f'the companion is reported as "{recipe}", and so would be the recipe of that name:'
+            " rename the recipe"
+        )
+    check_splits(training_rows, queries)
+    rows, queries = labels_used(training_rows, queries, options.labels, seed)
+    lacks_dev = "dev" in unlabelled_splits(queries, qrels)
+    stand_in = lacks_dev and (pseudo_queries.split == "dev").any()
+    is_old = ~corpus.document_id.isin(new_documents.document_id)
+    kinds = _pseudo_kinds(options, training, pseudo_queries, is_labelled=len(rows) > 0)
+    is_used = (pseudo_queries.split == "train") & pseudo_queries.kind.isin(kinds or ())
+    bases = {getattr(retriever.loss, "tau_plus", None) for retriever in retrievers}
+    collection = (corpus, queries, qrels, pseudo_queries, new_documents)
+    return TrainingData(
+        queries.loc[queries.split == "train", ["query_id"]],
+        positives_in_turn(rows, qrels, corpus[is_old]),
+        pseudo_queries[is_used],
+        *dev_tables(*collection, most_documents=training.dev_documents, seed=seed),
+        facts={
+            "pseudo_kinds": kinds,
+            "dev_queries": "pseudo_queries" if stand_in else "labels",
+            "tau_plus": {
+                basis: estimate_tau_plus(basis, rows, len(corpus))
+                for basis in sorted(basis for basis in bases if isinstance(basis, str))
+            },
+        },
+    )
+
+
+def positives_in_turn(
+    rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame
+) -> pd.DataFrame:
+    """Return the labelled documents of queries that have more of them than rows.
+
+    The columns are ``query_id, document_id, text``.
+    """
+    positives = rows.drop_duplicates("query_id").set_index("query_id").positive_ids
+    row_counts = rows.query_id.value_counts().reindex(positives.index)
+    positives = positives[positives.map(len) > row_counts]
+    listed = set(positives.explode().items())
+    pairs = qrels.loc[qrels.relevance > 0, ["query_id", "document_id"]]
+    is_listed = [pair in listed for pair in pairs.itertuples(index=False, name=None)]
+    pairs = pairs[np.array(is_listed, bool)]
+    texts = pd.Series(document_texts(corpus), index=corpus.document_id, dtype=object)
+    return pairs.assign(text=texts.reindex(pairs.document_id).to_numpy()).dropna()
+
+
+def _pseudo_kinds(
+    options: TrainingOptions,
+    params: TrainingParams,
+    pseudo_queries: pd.DataFrame,
+    *,
+    is_labelled: bool,
+) -> list[str] | None:
+    """Return the kinds of pseudo-queries to train on, None where labels alone are trained on.
+
+    A kind that the collection's documents do not offer, such as titles, is left out, with a warning
+    where the run asks for it rather than the recipe. Where nothing is labelled either, that the
+    recipe makes none is an error, and that none is offered leaves the encoder untrained.
+    """
+    kinds = options.pseudo_queries.kinds
+    offered = set(pseudo_queries.kind[pseudo_queries.split == "train"])
+    by_run = (params.options.get("pseudo_queries") or {}).get("kinds") or ()
+    if lacking := ", ".join(kind for kind in kinds if kind in by_run and kind not in offered):
+        log.warning(
+            "There is no pseudo-query of the kind %s to train on; pseudo_query_summary says why",
+            lacking,
+        )
+    if not (kinds or is_labelled):
+        raise AnmiError(
+            "there is nothing to train on: no training query has a label, and the recipe makes no"
+            " pseudo-queries; add labels, or kinds under training.options.pseudo_queries.kinds"
+        )
+    usable = [kind for kind in kinds if kind in offered]
+    return usable or (None if is_labelled else [])
 
 
 def train_retriever(
     *,
-    rows: pd.DataFrame,
+    training_data: TrainingData,
+    training_rows: pd.DataFrame,
     corpus: pd.DataFrame,
-    queries: pd.DataFrame,
-    qrels: pd.DataFrame,
     knowledge: Knowledge,
     variants: pd.DataFrame,
     related_documents: pd.DataFrame,
-    pseudo_queries: pd.DataFrame,
     scored_candidates: pd.DataFrame,
     new_documents: pd.DataFrame,
     corpus_encoder: Path,
     encoder: str,
     recipe: str,
     recipes: RecipeBook,
-    params: TrainingParams,
+    training: TrainingParams,
     dense: DenseParams,
     seed: int,
     store: Store,
@@ -87,145 +194,220 @@ def train_retriever(
     """Train the encoder on the rows of training queries; dev queries choose how much of it is kept.
 
     ``alphas`` are shares of the way from the start to the trained weights by kind of retriever,
-    where an earlier training chose them.
-
-    A companion, where the recipe asks for one, is trained in the same way on the same rows, and its
-    folder lies in that of the first.
-
-    Pseudo-queries are trained on beside them where the recipe says so, and stand in for dev queries
-    where fewer than 20 are labelled. New documents are not seen: neither as negatives nor by the
-    statistics of a sparse retriever's terms.
+    where an earlier training chose them. A companion, where the recipe asks for one, is trained in
+    the same way on the same rows, and its folder lies in that of the first.
 
     What documents state, and variants of them, is read only where the recipe draws negatives from
-    mixed sources.
+    mixed sources. New documents are not seen: neither as negatives nor by the statistics of a
+    sparse retriever's terms.
     """
-    from anmi.training.alpha import AlphaChoice
-    from anmi.training.loop import CheckpointPlan, digest_tables
-    from anmi.training.mixed import Stock
-    from anmi.training.trainer import by_inner_products, train
-
-    merged = merged_options(recipes.get(recipe), params)
-    _check_names(merged, recipe)
-    rows, queries = labels_used(check_splits(rows, queries), queries, merged.labels, seed)
-    pseudo = _pseudo_rows(
-        pseudo_queries,
-        merged.pseudo_queries.kinds,
-        corpus,
-        related_documents,
-        labelled=len(rows) > 0,
-        asked=((params.options or {}).get("pseudo_queries") or {}).get("kinds") or (),
-    )
-    old = corpus[~corpus.document_id.isin(new_documents.document_id)]
-    lacking = {"dev"}.intersection(unlabelled_splits(queries, qrels))
-    dev_tables = with_pseudo_tests(corpus, queries, qrels, pseudo_queries, lacking)
-    kind = "labels" if dev_tables[1] is queries else "pseudo_queries"
-    choice = AlphaChoice.of(
-        corpus,
-        queries,
-        qrels,
-        pseudo_queries,
-        new_documents,
-        most_documents=params.dev_documents,
-        settings=dense,
-        seed=seed,
-    )
-    has_dev = bool(choice.dev.query_ids)
-    positives = positives_in_turn(rows, qrels, old)
-    tables = [
-        *dev_tables[1:],
-        new_documents,
-        positives,
-        pseudo_queries,
-        scored_candidates,
-        related_documents,
-    ]
+    options = merged_options(recipes.get(recipe), training)
+    is_old = ~corpus.document_id.isin(new_documents.document_id)
+    start = _Start(place_of(encoder, corpus_encoder), encoder, dense, corpus[is_old], seed, store)
     stock = None
-    if merged.sources.kind == "mixed":
-        tables += [corpus, knowledge.graph, knowledge.entities, knowledge.facts]
-        tables.append(variants)
-        # What is related to a new document is new as well.
-        related = related_documents[related_documents.document_id.isin(old.document_id)]
-        stock = Stock.from_tables(old, knowledge, variants, related)
+    tables = [*training_data.tables.values(), new_documents, scored_candidates, related_documents]
+    if options.sources.kind == "mixed":
+        stock = _stock(start.documents, knowledge, variants, related_documents)
+        tables += [corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants]
+    learns_teacher = options.pseudo_queries.candidates > 0
+    session = _Session(
+        training_data,
+        training_rows[training_rows.query_id.isin(training_data.train_queries.query_id)],
+        start,
+        stock,
+        _pseudo_rows(training_data, corpus, related_documents),
+        _teacher(corpus, scored_candidates) if learns_teacher else None,
+        _checkpoints(recipe, training, dense, tables, store),
+        alphas,
+    )
+    about = {"encoder": encoder, "recipe": recipe}
+    return session.train_all(options, training.options, about)
+
+
+def _stock(
+    documents: pd.DataFrame,
+    knowledge: Knowledge,
+    variants: pd.DataFrame,
+    related_documents: pd.DataFrame,
+) -> Stock:
+    """Return what negatives of mixed sources are drawn from."""
+    from anmi.training.mixed import Stock
+
+    # What is related to a new document is new as well.
+    is_old = related_documents.document_id.isin(documents.document_id)
+    return Stock.from_tables(documents, knowledge, variants, related_documents[is_old])
+
+
+def _pseudo_rows(
+    training_data: TrainingData, corpus: pd.DataFrame, related_documents: pd.DataFrame
+) -> Any:
+    from anmi.training.sampling import PseudoRows
+
+    kinds = training_data.facts["pseudo_kinds"]
+    if kinds is None:
+        return None
+    ids = corpus.document_id.tolist()
+    related = RelatedDocuments.from_table(related_documents, ids)
+    return PseudoRows(training_data.pseudo_queries, kinds, related, ids)
+
+
+def _checkpoints(
+    recipe: str,
+    training: TrainingParams,
+    dense: DenseParams,
+    tables: list[pd.DataFrame],
+    store: Store,
+) -> Any:
+    """Return where checkpoints of the same training on the same tables lie."""
+    from anmi.training.loop import CheckpointPlan, digest_tables
+
     facts = {
         "recipe": recipe,
-        "dev documents": str(params.dev_documents),
+        "dev documents": str(training.dev_documents),
         "dimensions": str(dense.dimensions),
         "tables": digest_tables(tables),
     }
-    # Gone with this process, however that ends, if nothing takes it over.
-    folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
-    results, start = [], place_of(encoder, corpus_encoder)
-    chosen_for_companion = params.options.get("companion") or {}
-    for planned, chosen, output in (
-        (merged.alone, params.options, folder),
-        (merged.companion and merged.of_companion, chosen_for_companion, folder / COMPANION),
-    ):
-        if not planned:
-            continue
-        options = planned
-        if isinstance(how := getattr(planned.loss, "tau_plus", None), str):
-            loss = planned.loss.model_copy(
-                update={"tau_plus": estimate_tau_plus(how, rows, len(corpus))}
-            )
-            options = planned.model_copy(update={"loss": loss})
+    return CheckpointPlan(store.path / "checkpoints", facts)
+
+
+def _teacher(
+    corpus: pd.DataFrame, scored_candidates: pd.DataFrame
+) -> Callable[[NegativeSampler], NegativeSampler]:
+    """Return what adds scored candidates to the rows of a sampler."""
+    from anmi.training.sampling import WithCandidates
+
+    documents = corpus[corpus.document_id.isin(scored_candidates.document_id)]
+    texts = dict(zip(documents.document_id, document_texts(documents), strict=True))
+    return partial(WithCandidates, candidates=scored_candidates, texts=texts)
+
+
+@dataclass(frozen=True)
+class _Session:
+    """Trains retrievers on the same data; see :func:`anmi.training.trainer.train`."""
+
+    training_data: TrainingData
+    rows: pd.DataFrame
+    start: _Start
+    stock: Stock | None
+    pseudo: Any
+    teacher: Callable[[NegativeSampler], NegativeSampler] | None
+    checkpoints: Any
+    alphas: Mapping[str, float] | None
+
+    def train_all(
+        self, options: TrainingOptions, chosen: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the outputs of :func:`train_retriever`; ``chosen`` are the options of the run."""
+        # Gone with this process, however that ends, if nothing takes it over.
+        folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
+        retriever, *companions = retrievers_of(options)
+        result, summary = self.train(retriever, chosen, folder)
+        dev_queries = self.training_data.facts["dev_queries"]
+        summary |= {"adapted": bool(self.pseudo), "dev_queries": dev_queries, **about}
+        summary["options"]["companion"] = options.companion
+        for companion in companions:
+            of_companion = chosen.get("companion") or {}
+            summary["companion"] = self.train(companion, of_companion, folder / COMPANION)[1]
+        return {
+            "trained_model": folder,
+            "training_log": result.log,
+            "drawn_negatives": result.drawn,
+            "latent_neighbours": result.neighbours,
+            "training_summary": summary,
+        }
+
+    def train(
+        self, options: TrainingOptions, chosen: Mapping[str, Any], output: Path
+    ) -> tuple[TrainingResult, dict[str, Any]]:
+        """Return what training one retriever gave, and its summary."""
+        from anmi.training.alpha import AlphaChoice
+        from anmi.training.trainer import by_inner_products, train
+
+        start = self.start
+        tau_plus = self.training_data.facts["tau_plus"].get(getattr(options.loss, "tau_plus", None))
+        if tau_plus is not None:
+            loss = options.loss.model_copy(update={"tau_plus": tau_plus})
+            options = options.model_copy(update={"loss": loss})
         log.info("Training a %s retriever", options.retriever)
-        untrained = _start(start, options, dense, old, store)
+        untrained = start.retriever(options)
         options = by_inner_products(options, untrained, chosen)
-        if alphas is not None:
-            options = options.model_copy(update={"alpha": alphas[options.retriever]})
+        choice = AlphaChoice.of(*self.training_data.dev_tables, start.dense, start.seed)
+        has_dev = bool(choice.dev.query_ids)
+        if self.alphas is not None:
+            options = options.model_copy(update={"alpha": self.alphas[options.retriever]})
         elif options.alpha is None and not has_dev:
             log.warning("No dev query chooses how much of the training is kept: all of it is")
         # A network takes minutes to encode what dev queries search.
         reads_dev = options.dev_every is not None or goes_by_dev(options.curriculum)
         is_followed = has_dev and (is_static(untrained) or reads_dev)
         result = train(
-            rows,
+            self.rows,
             encoder=untrained,
             options=options,
             output=output,
             evaluate_dev=choice.dev_ndcg if is_followed else None,
             choose_alpha=choice if has_dev else None,
-            seed=seed,
-            checkpoints=CheckpointPlan(store.path / "checkpoints", facts),
-            stock=stock,
-            pseudo=pseudo,
-            positives=positives,
-            teacher=_teacher(corpus, scored_candidates) if options.learns_teacher else None,
-            guide=_guide(options, start, encoder, dense, old, seed, store),
+            seed=start.seed,
+            checkpoints=self.checkpoints,
+            stock=self.stock,
+            pseudo=self.pseudo,
+            positives=self.training_data.positives,
+            teacher=self.teacher if options.learns_teacher else None,
+            guide=start.guide(options),
             dev_loss=choice.dev_loss if options.retriever == "dense" else None,
         )
-        about = {
-            "options": options.model_dump(),
-            "alphas": choice.curve if options.alpha is None else [],
-        }
-        results.append((result, result.summary | about))
-    trained, (summary, *others) = zip(*results, strict=True)
-    summary |= {"adapted": bool(pseudo), "dev_queries": kind, "encoder": encoder, "recipe": recipe}
-    summary["options"]["companion"] = merged.companion
-    if others:
-        summary["companion"] = others[0]
-    return {
-        "trained_model": folder,
-        "training_log": trained[0].log,
-        "drawn_negatives": trained[0].drawn,
-        "latent_neighbours": trained[0].neighbours,
-        "training_summary": summary,
-    }
+        summary = {"options": options.model_dump(), "alphas": choice.curve}
+        return result, result.summary | summary
 
 
-def _teacher(
-    corpus: pd.DataFrame, candidates: pd.DataFrame
-) -> Callable[[NegativeSampler], NegativeSampler]:
-    """Return what adds scored candidates to the rows of a sampler."""
-    from anmi.training.sampling import WithCandidates
+@dataclass(frozen=True)
+class _Start:
+    """Makes retrievers as they are before training.
 
-    documents = corpus[corpus.document_id.isin(candidates.document_id)]
-    texts = dict(zip(documents.document_id, document_texts(documents), strict=True))
-    return partial(WithCandidates, candidates=candidates, texts=texts)
+    ``name`` is that of the encoder or its folder, ``encoder`` the parameter; ``documents`` are all
+    but new ones.
+    """
 
+    name: str
+    encoder: str
+    dense: DenseParams
+    documents: pd.DataFrame
+    seed: int
+    store: Store
 
-# Queries that are scored at a time, which bounds memory.
-_QUERIES: Final = 2_000
+    def retriever(self, options: TrainingOptions) -> Any:
+        """Return an encoder, or sparse weights of a masked language model or of static tables."""
+        from anmi.retrieval.sparse.model import inference_free, of_masked_lm
+
+        models = self.store.path / "models"
+        encoder = Encoder(self.dense.of(self.name), models).trainable()
+        if options.retriever == "dense":
+            return encoder
+        texts = document_texts(self.documents)
+        if options.masked_lm is not None:
+            check_base(options.masked_lm)
+            model = of_masked_lm(options.masked_lm, texts, str(encoder.device))
+        elif is_static(encoder):
+            model = inference_free(encoder, texts)
+        else:
+            static = load_encoder("static", models, device=self.dense.device)
+            model = inference_free(static, texts)
+        model[0].sub_modules["query"][0].weight.requires_grad_(options.sparsity.learned_queries)
+        return model
+
+    def guide(self, options: TrainingOptions) -> Any:
+        """Return the frozen encoder that filters in-batch negatives, if any does."""
+        if not isinstance(options.in_batch_filter, GuideFilter):
+            return None
+        basis = options.in_batch_filter.by
+        name = self.name
+        if basis == "corpus" and self.encoder != OF_CORPUS:
+            name = tempfile.mkdtemp(dir=room("anmi-models-"))
+            texts = joined_texts(self.documents)
+            save_corpus_encoder(texts, Path(name), self.seed, self.store, self.dense.device)
+        retriever = "sparse" if basis == "bm25" else "dense"
+        frozen = options.model_copy(update={"retriever": retriever, "masked_lm": None})
+        return replace(self, name=name).retriever(frozen)
 
 
 def score_candidates(
@@ -268,8 +450,8 @@ def score_candidates(
     encoders = _teaching_encoders(texts, corpus, corpus_encoder, encoder, search, dense, store)
     parts = [Part(BM25, bm25_index), *encoders]
     ids = corpus.document_id.to_numpy(object)
-    place = dict(zip(ids, range(len(ids)), strict=True))
-    positives = Positives(qrels, place)
+    numbers = dict(zip(ids, range(len(ids)), strict=True))
+    positives = Positives(qrels, numbers)
     related = RelatedDocuments.from_table(related_documents, ids.tolist())
     is_first = related.first_of_text == np.arange(len(ids))
     best = partial(
@@ -280,15 +462,15 @@ def score_candidates(
         depth=search.depth,
         count=options.pseudo_queries.candidates,
     )
-    for first in tqdm(range(0, len(queries), _QUERIES), "scoring candidates", disable=None):
-        shard = queries[first : first + _QUERIES]
-        positive = shard.positive_id.map(place).to_numpy(np.int32)
-        relevant = np.column_stack([positive, positives.of(shard.query_id.tolist())])
-        excluded = related.excluded(relevant)
-        documents, scores = best(shard.text.tolist(), positive, excluded=excluded)
-        places = np.nonzero(documents != PADDING)
-        table = shard[["query_id", "positive_id"]].iloc[places[0]]
-        tables.append(table.assign(document_id=ids[documents[places]], score=scores[places]))
+    for start in tqdm(range(0, len(queries), _QUERIES), "scoring candidates", disable=None):
+        shard = queries[start : start + _QUERIES]
+        shard_positives = shard.positive_id.map(numbers).to_numpy(np.int32)
+        labelled = positives.of(shard.query_id.tolist())
+        excluded = related.excluded(np.column_stack([shard_positives, labelled]))
+        documents, scores = best(shard.text.tolist(), shard_positives, excluded=excluded)
+        cells = np.nonzero(documents != PADDING)
+        table = shard[["query_id", "positive_id"]].iloc[cells[0]]
+        tables.append(table.assign(document_id=ids[documents[cells]], score=scores[cells]))
     return pd.concat(tables[1:] or tables, ignore_index=True)
 
 
@@ -327,107 +509,3 @@ def _teaching_encoders(
         # Queries of a training come again in the next one.
         parts.append(replace(part, encoder=Encoder(settings, store.path / "models", store)))
     return parts
-
-
-def _check_names(options: TrainingOptions, recipe: str) -> None:
-    """Refuse a recipe that is called as its companion is reported."""
-    if options.companion is not None and options.of_companion.retriever == recipe:
-        raise AnmiError(
-            f'the companion is reported as "{recipe}", and so would be the recipe of that name:'
-            " rename the recipe"
-        )
-
-
-def _guide(
-    options: TrainingOptions,
-    start: str,
-    encoder: str,
-    dense: DenseParams,
-    corpus: pd.DataFrame,
-    seed: int,
-    store: Store,
-) -> Any:
-    """Return the frozen encoder that filters in-batch negatives, if any does."""
-    if not isinstance(options.in_batch_filter, GuideFilter):
-        return None
-    by = options.in_batch_filter.by
-    if by == "corpus" and encoder != OF_CORPUS:
-        start = tempfile.mkdtemp(dir=room("anmi-models-"))
-        save_corpus_encoder(joined_texts(corpus), Path(start), seed, store, dense.device)
-    kept = {"retriever": "sparse" if by == "bm25" else "dense", "masked_lm": None}
-    return _start(start, options.model_copy(update=kept), dense, corpus, store)
-
-
-def _start(
-    name: str, options: TrainingOptions, dense: DenseParams, corpus: pd.DataFrame, store: Store
-) -> Any:
-    """Return the untrained retriever: an encoder, or sparse weights of a masked language model or of static tables."""
-    from anmi.retrieval.sparse.model import inference_free, of_masked_lm
-
-    models = store.path / "models"
-    encoder = Encoder(dense.of(name), models).trainable()
-    if options.retriever == "dense":
-        return encoder
-    if options.masked_lm is not None:
-        check_base(options.masked_lm)
-        model = of_masked_lm(options.masked_lm, document_texts(corpus), str(encoder.device))
-    else:
-        static = (
-            encoder if is_static(encoder) else load_encoder("static", models, device=dense.device)
-        )
-        model = inference_free(static, document_texts(corpus))
-    model[0].sub_modules["query"][0].weight.requires_grad_(options.sparsity.learned_queries)
-    return model
-
-
-def positives_in_turn(
-    rows: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame
-) -> pd.DataFrame:
-    """Return ``query_id, document_id, text``: the labelled documents of queries that have more of them than rows."""
-    first = rows.drop_duplicates("query_id").set_index("query_id").positive_ids
-    more = (
-        first[first.map(len) > rows.query_id.value_counts().reindex(first.index)].map(set).to_dict()
-    )
-    pairs = qrels.loc[qrels.relevance > 0, ["query_id", "document_id"]]
-    here = [document in more.get(query, ()) for query, document in pairs.itertuples(index=False)]
-    pairs = pairs[np.array(here, bool)]
-    texts = pd.Series(document_texts(corpus), index=corpus.document_id, dtype=object)
-    return pairs.assign(text=texts.reindex(pairs.document_id).to_numpy()).dropna()
-
-
-def _pseudo_rows(
-    pseudo_queries: pd.DataFrame,
-    kinds: Sequence[str],
-    corpus: pd.DataFrame,
-    related_documents: pd.DataFrame,
-    *,
-    labelled: bool,
-    asked: Collection[str],
-) -> PseudoRows | None:
-    """Return the pseudo-queries to train on, None where the recipe asks for none.
-
-    A kind that the collection's documents do not offer, such as titles, is left out, with a warning
-    where it is one of those ``asked`` for, not one that the recipe tries. Where nothing is labelled
-    either, that the recipe makes none is an error, and that none is offered leaves the encoder
-    untrained.
-    """
-    from anmi.training.sampling import PseudoRows
-
-    there = set(pseudo_queries.kind[pseudo_queries.split == "train"])
-    found = [kind for kind in kinds if kind in there]
-    if lacking := ", ".join(kind for kind in kinds if kind in asked and kind not in found):
-        log.warning(
-            "There is no pseudo-query of the kind %s to train on; pseudo_query_summary says why",
-            lacking,
-        )
-    if not (kinds or labelled):
-        raise AnmiError(
-            "there is nothing to train on: no training query has a label, and the recipe makes no"
-            " pseudo-queries; add labels, or kinds under training.options.pseudo_queries.kinds"
-        )
-    if not found and labelled:
-        return None
-    ids = corpus.document_id.tolist()
-    return PseudoRows(
-        pseudo_queries, found, RelatedDocuments.from_table(related_documents, ids), ids
-    )

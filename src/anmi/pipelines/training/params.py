@@ -52,6 +52,12 @@ def overridden(training: Mapping[str, Any], options: Mapping[str, Any]) -> dict[
     return merged
 
 
+def retrievers_of(options: TrainingOptions) -> list[TrainingOptions]:
+    """Return the options of each retriever that is trained: the first, and its companion if any."""
+    companions = [] if options.companion is None else [options.of_companion]
+    return [options.alone, *companions]
+
+
 def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     """Return the training options of a recipe under the overrides of a run.
 
@@ -61,38 +67,13 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
         An option that does not exist or has a wrong value, a curriculum with no pool to choose
         from, or a curriculum or loss that does not go with where negatives come from.
     """
+    merged = {"negatives": recipe.negatives, **overridden(recipe.training, params.options)}
     try:
-        options = TrainingOptions(
-            **{"negatives": recipe.negatives, **overridden(recipe.training, params.options)}
-        )
+        options = TrainingOptions(**merged)
     except ValidationError as error:
         raise AnmiError(f"training: {sentence(error, TrainingOptions, 'option')}") from error
     # Here, since a run may override one of two options that go together.
-    if options.retriever == "dense" and options.masked_lm is not None:
-        raise AnmiError(
-            "training: masked_lm gives documents of a sparse retriever their terms, and a dense one"
-            " starts from `encoder`; take recipe=sparse_distilled or retriever=sparse, or leave out"
-            " masked_lm"
-        )
-    if options.companion is not None and options.of_companion.retriever == (
-        kind := options.retriever
-    ):
-        raise AnmiError(
-            f"training: a companion is of the other kind, and both are {kind}; say companion:"
-            f" {{retriever: {'sparse' if kind == 'dense' else 'dense'}}}"
-        )
-    if options.labels == 0 and not options.pseudo_queries.kinds:
-        raise AnmiError(
-            "training: labels 0 leaves nothing to train on; name kinds of pseudo-queries, such as "
-            "`pseudo_queries: {kinds: [cloze]}`, or use some labels"
-        )
-    retrievers = [options] if options.companion is None else [options, options.of_companion]
-    learns_teacher = any(retriever.learns_teacher for retriever in retrievers)
-    if learns_teacher != (options.pseudo_queries.candidates > 0):
-        raise AnmiError(
-            "training.options: loss.distillation.column=teacher and pseudo_queries.candidates above"
-            " 0, such as 8, go together: set both or none"
-        )
+    _check_retrievers(options)
     mixed = options.sources.kind == "mixed"
     check_sources(options.curriculum, mixed=mixed)
     if options.loss.kind == "entity" and not mixed:
@@ -113,7 +94,35 @@ def merged_options(recipe: Recipe, params: TrainingParams) -> TrainingOptions:
     return options
 
 
-def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
+def _check_retrievers(options: TrainingOptions) -> None:
+    """Refuse retrievers that do not go together, or with what they learn from."""
+    retrievers = retrievers_of(options)
+    kinds = [retriever.retriever for retriever in retrievers]
+    if kinds[0] == "dense" and options.masked_lm is not None:
+        raise AnmiError(
+            "training: masked_lm gives documents of a sparse retriever their terms, and a dense one"
+            " starts from `encoder`; take recipe=sparse_distilled or retriever=sparse, or leave out"
+            " masked_lm"
+        )
+    if len(kinds) > len(set(kinds)):
+        raise AnmiError(
+            f"training: a companion is of the other kind, and both are {kinds[0]}; say companion:"
+            f" {{retriever: {'sparse' if kinds[0] == 'dense' else 'dense'}}}"
+        )
+    if options.labels == 0 and not options.pseudo_queries.kinds:
+        raise AnmiError(
+            "training: labels 0 leaves nothing to train on; name kinds of pseudo-queries, such as "
+            "`pseudo_queries: {kinds: [cloze]}`, or use some labels"
+        )
+    learns_teacher = any(retriever.learns_teacher for retriever in retrievers)
+    if learns_teacher != (options.pseudo_queries.candidates > 0):
+        raise AnmiError(
+            "training.options: loss.distillation.column=teacher and pseudo_queries.candidates above"
+            " 0, such as 8, go together: set both or none"
+        )
+
+
+def estimate_tau_plus(basis: str, rows: pd.DataFrame, corpus_size: int) -> float:
     """Return the share of positives among what serves as negatives (methods §3.3).
 
     ``labelled``: labelled positives a query over the size of the corpus. ``judged``: the share of
@@ -127,19 +136,17 @@ def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
 
     Examples
     --------
-    >>> table = pd.DataFrame({"query_id": ["q"], "positive_ids": [["a", "b"]], "negative_p_relevant": [[0.9, 0.1]]})
+    >>> row = {"query_id": "q", "positive_ids": ["a", "b"], "negative_p_relevant": [0.9, 0.1]}
+    >>> table = pd.DataFrame([row])
     >>> estimate_tau_plus("labelled", table, 100), estimate_tau_plus("judged", table, 100)
     (0.02, 0.5)
     """
-    if how == "labelled":
-        found = rows.drop_duplicates("query_id").positive_ids.map(len)
+    if basis == "labelled":
+        counts = rows.drop_duplicates("query_id").positive_ids.map(len)
         # Without rows the training says so itself.
-        value = float(found.mean() / corpus_size) if len(found) else 0.0
+        tau_plus = float(counts.mean() / corpus_size) if len(counts) else 0.0
     else:
-        judged = np.array(
-            [value for values in rows.get("negative_p_relevant", ()) for value in values],
-            np.float64,
-        )
+        judged = np.concatenate([[], *rows.get("negative_p_relevant", ())]).astype(np.float64)
         judged = judged[~np.isnan(judged)]
         if not len(judged):
             raise AnmiError(
@@ -147,10 +154,10 @@ def estimate_tau_plus(how: str, rows: pd.DataFrame, corpus_size: int) -> float:
                 " these rows: name `p_relevant` under `reads` of the recipe, or choose `tau_plus:"
                 " labelled` or a number"
             )
-        value = float((judged > 0.5).mean())
-    if not value < 1.0:
+        tau_plus = float((judged > 0.5).mean())
+    if not tau_plus < 1.0:
         raise AnmiError(
-            f"tau_plus, the share of positives among negatives, was estimated ({how}) as {value:g}"
-            " and must be below 1: give it as a number"
+            f"tau_plus, the share of positives among negatives, was estimated ({basis}) as"
+            f" {tau_plus:g} and must be below 1: give it as a number"
         )
-    return value
+    return tau_plus

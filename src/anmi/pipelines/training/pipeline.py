@@ -6,45 +6,31 @@ from typing import Final
 
 from kedro.pipeline import Pipeline
 
-from anmi.pipelines.training.nodes import score_candidates, train_retriever
+from anmi.pipelines.training.nodes import prepare_training_data, score_candidates, train_retriever
 from anmi.pipelines.wiring import by_name, node, stage
 
-TRAINED_ON: Final = by_name(
-    "corpus",
-    "queries",
-    "qrels",
-    "knowledge",
-    "variants",
-    "related_documents",
-    "pseudo_queries",
-    "scored_candidates",
-    "new_documents",
-    "corpus_encoder",
-    "params:encoder",
-    "params:recipe",
-    "params:recipes",
-    "params:dense",
-    "params:seed",
-    "store",
-    rows="training_rows",
-    params="params:training",
-)
-SCORED_BY: Final = by_name(
-    "pseudo_queries",
-    "qrels",
+# What every node reads; `final` reads its own of some.
+_SHARED: Final = (
     "training_rows",
     "corpus",
-    "related_documents",
     "new_documents",
-    "bm25_index",
-    "corpus_encoder",
-    "params:encoder",
     "params:recipe",
     "params:recipes",
     "params:training",
-    "params:search",
-    "params:dense",
-    "store",
+)
+_ENCODED: Final = ("corpus_encoder", "related_documents", "params:encoder", "params:dense", "store")
+PREPARED_FROM: Final = by_name(*_SHARED, "queries", "qrels", "pseudo_queries", "params:seed")
+SCORED_BY: Final = by_name(
+    *_SHARED, *_ENCODED, "pseudo_queries", "qrels", "bm25_index", "params:search"
+)
+TRAINED_ON: Final = by_name(
+    *_SHARED,
+    *_ENCODED,
+    "training_data",
+    "scored_candidates",
+    "knowledge",
+    "variants",
+    "params:seed",
 )
 TRAINED: Final = by_name(
     "training_log",
@@ -57,10 +43,9 @@ TRAINED: Final = by_name(
 
 def create_pipeline() -> Pipeline:
     """Return the pipeline."""
-    return stage(
-        "training",
-        [
-            node(score_candidates, SCORED_BY, "scored_candidates"),
-            node(train_retriever, TRAINED_ON, TRAINED),
-        ],
-    )
+    nodes = [
+        node(prepare_training_data, PREPARED_FROM, "training_data"),
+        node(score_candidates, SCORED_BY, "scored_candidates"),
+        node(train_retriever, TRAINED_ON, TRAINED),
+    ]
+    return stage("training", nodes)
