@@ -24,7 +24,6 @@ from anmi.adaptation.kinds import (
     KINDS,
     Document,
     Material,
-    QuestionOptions,
     View,
     heading,
     keyphrase,
@@ -106,9 +105,7 @@ def test_views_are_no_more_than_asked_for_differ_and_come_again(
 
 @pytest.mark.parametrize(("language", "text"), [("zh", CHINESE), ("ja", JAPANESE), ("th", THAI)])
 @pytest.mark.parametrize("kind", CUTS)
-def test_languages_without_blanks_have_sentences_and_crops(
-    kind: str, language: str, text: str
-) -> None:
+def test_languages_without_blanks_have_views(kind: str, language: str, text: str) -> None:
     views = made_by(kind, Document("d", "", text, language), 5, seed=1)
     assert views and all(4 < len(view.query) < len(text) for view in views)
 
@@ -137,45 +134,33 @@ def test_a_heading_asks_for_its_section_alone() -> None:
     assert sorted(found) == [View("One", "T First."), View("Three", "T Third\nends.")]
 
 
-def asked(
-    metadata: dict[str, object], language: str = "en", most: int = 5, **keys: str
-) -> list[View]:
-    document = Document("d", "Title", "Text.", language, json.dumps(metadata))
-    return kinds.question(Material([document], language, QuestionOptions(**keys)))(
-        document, most, 1
-    )
+def asked(metadata: dict[str, object], most: int = 5) -> list[View]:
+    document = Document("d", "Title", "Text.", "en", json.dumps(metadata))
+    return kinds.question(Material([document], "en"))(document, most, 1)
 
 
 def test_the_type_chooses_the_questions_and_the_focus_is_asked_for() -> None:
     found = asked({"focus": "Gout", "qtype": "Treatment"})
-    assert {view.query for view in found} == {
-        "How is Gout treated?",
-        "What are the treatments for Gout?",
-    }
+    queries = {"How is Gout treated?", "What are the treatments for Gout?"}
+    assert {view.query for view in found} == queries
     assert {view.positive for view in found} == {"Title Text."}
     assert asked({"focus": "Gout", "qtype": "treatment"}, most=1) == found[:1]
 
-    # What is not known is not asked.
-    for metadata in (
-        {},
-        {"focus": "Gout"},
-        {"focus": "", "qtype": "stages"},
-        {"focus": "Gout", "qtype": "poems"},
-    ):
-        assert asked(metadata) == []
+
+@pytest.mark.parametrize("focus", [{}, {"focus": ""}, {"focus": "Gout"}])
+def test_what_is_not_known_is_not_asked(focus: dict[str, str]) -> None:
+    assert asked(focus) == asked(focus | {"qtype": "poems"}) == []
 
 
 REST = "what is left of it"
-
-
 NONE: frozenset[str] = frozenset()
 
 
 def why(
-    *rows: tuple[str, str, str, str],
+    *rows: tuple[str, ...],
     copies: frozenset[str] = NONE,
     tests: frozenset[str] = NONE,
-    **options: float,
+    **options: Any,
 ) -> list[str]:
     """Reasons of rows of document, kind, query and positive."""
     made = pd.DataFrame(rows, columns=["document_id", "kind", "text", "positive_text"])
@@ -183,10 +168,7 @@ def why(
 
 
 def test_nothing_asks_what_a_test_query_asks() -> None:
-    rows = [
-        ("a", "question", "What is rain like?", REST),
-        ("b", "question", "What is snow like?", REST),
-    ]
+    rows = [(thing, "question", f"What is {thing} like?", REST) for thing in ("rain", "snow")]
     assert why(*rows, tests=frozenset(["what is rain like"])) == ["test_query", ""]
 
 
@@ -213,11 +195,9 @@ def test_the_reason_of_a_pseudo_query(kind: str, query: str, positive: str, reas
 
 
 def test_what_several_documents_ask_is_boilerplate_however_it_is_written() -> None:
-    rows = [
-        (f"d{n}", "cloze", text, REST)
-        for n, text in enumerate(["See the web site.", "see  THE web site", "other"])
-    ]
-    asked = [(*row[:2], "all rights are reserved", row[3]) for row in rows]
+    texts = ["See the web site.", "see  THE web site", "other"]
+    rows = [(f"d{n}", "cloze", text, REST) for n, text in enumerate(texts)]
+    asked = [(name, kind, "all rights are reserved", REST) for name, kind, *_ in rows]
     assert why(*rows[:2], *asked) == [KEPT, KEPT, *["boilerplate"] * 3]
     assert why(*rows[:2], *asked, most_documents=1)[:2] == ["boilerplate"] * 2
     assert why(*rows[:1] * 5) == [KEPT] * 5, "one document may say it often"
@@ -228,15 +208,11 @@ def test_copies_ask_nothing_and_are_no_boilerplate() -> None:
     assert why(*rows, copies=frozenset("bcd")) == [KEPT, "copy", "copy", "copy"]
 
 
-KEYPHRASE_TEXTS = [
-    (
-        "Insulin lowers the blood sugar; diabetics inject insulin before meals, and measure their"
-        " sugar after them."
-    ),
-    "The moon orbits the earth once a month, and pulls its oceans after it.",
-    "Sugar cane grows in the tropics; mills press its juice, and boil it until sugar is left.",
-    "The blood carries oxygen from the lungs to the muscles, and carbon dioxide back.",
-]
+KEYPHRASE_TEXTS = """\
+Insulin lowers the blood sugar; diabetics inject insulin before meals, and measure their sugar.
+The moon orbits the earth once a month, and pulls its oceans after it.
+Sugar cane grows in the tropics; mills press its juice, and boil it until sugar is left.
+The blood carries oxygen from the lungs to the muscles, and carbon dioxide back.""".splitlines()
 
 
 def views(texts: list[str], language: str, place: int = 0, most: int = 5) -> list[View]:
@@ -251,10 +227,8 @@ def test_the_terms_are_the_best_that_scikit_learn_finds(place: int) -> None:
     weights = vectorizer.fit_transform(KEYPHRASE_TEXTS)[place].toarray()[0]
     names = vectorizer.get_feature_names_out()
     found = views(KEYPHRASE_TEXTS, "en", place)
-    assert (
-        sorted(len(view.query.split()) for view in found) == [2, 3, 4, 5, 6][: len(found)]
-        and len(found) >= 2
-    )
+    sizes = sorted(len(view.query.split()) for view in found)
+    assert sizes == [2, 3, 4, 5, 6][: len(found)] and len(found) >= 2
     for view in found:
         terms = stem([view.query])[0]
         inside = [weights[names.tolist().index(term)] for term in terms]
@@ -267,39 +241,28 @@ def test_how_rare_a_term_is_is_not_learned_from_new_documents() -> None:
     texts = ["alpha beta gamma delta", "alpha beta one two", *["gamma delta three four"] * 9]
     documents = [Document(f"d{number}", "", text, "en") for number, text in enumerate(texts)]
     new = [document.document_id for document in documents[2:]]
-    asked = [
-        keyphrase(Material(documents, "en", new=each))(documents[0], 1, 1)[0].query
-        for each in ([], new)
-    ]
+    makers = [keyphrase(Material(documents, "en", new=each)) for each in ([], new)]
+    asked = [make(documents[0], 1, 1)[0].query for make in makers]
     assert asked == ["alpha beta", "gamma delta"]
-    assert keyphrase(Material(documents, "en", new=new))(documents[-1], 1, 1), (
-        "a new document asks all the same"
-    )
+    assert makers[1](documents[-1], 1, 1), "a new document asks all the same"
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "term"),
-    [
-        (
-            "ko",
-            "인슐린은 혈당을 낮춘다. 당뇨병 환자는 식사 전에 인슐린을 주사하고 혈당을 잰다.",
-            "인슐린",
-        ),
-        (
-            "zh",
-            "胰岛素降低血糖。糖尿病患者在饭前注射胰岛素,并在饭后测量血糖。医生建议每天运动。",
-            "血糖",
-        ),
-        (
-            "pl",
-            (
-                "Insulina obniża poziom cukru we krwi; chorzy wstrzykują insulina przed każdym"
-                " posiłkiem."
-            ),
-            "insulina",
-        ),
-    ],
-)
+TERMS = [
+    (
+        "ko",
+        "인슐린은 혈당을 낮춘다. 당뇨병 환자는 식사 전에 인슐린을 주사하고 혈당을 잰다.",
+        "인슐린",
+    ),
+    (
+        "zh",
+        "胰岛素降低血糖。糖尿病患者在饭前注射胰岛素,并在饭后测量血糖。医生建议每天运动。",
+        "血糖",
+    ),
+    ("pl", "Insulina obniża poziom cukru we krwi; chorzy wstrzykują insulina.", "insulina"),
+]
+
+
+@pytest.mark.parametrize(("language", "text", "term"), TERMS)
 def test_terms_are_words_of_the_language_and_dictionaries_are_asked_once(
     language: str, text: str, term: str
 ) -> None:
@@ -311,9 +274,7 @@ def test_terms_are_words_of_the_language_and_dictionaries_are_asked_once(
     assert keyphrase(Material([document], language, terms=cut))(document, 5, 1) == found
 
 
-def test_short_documents_are_not_asked_by_all_that_they_say_and_languages_without_words_by_nothing() -> (
-    None
-):
+def test_short_documents_are_not_asked_by_all_that_they_say() -> None:
     assert views(["Insulin lowers sugar."], "en") == []
     assert views(["血糖値を下げる薬です。วันนี้ฝนตกหนักมากในกรุงเทพ"], "ja") == []
     assert [len(view.query.split()) for view in views(["Insulin lowers blood sugar."], "en")] == [2]
@@ -331,17 +292,14 @@ PHRASES = st.lists(WORDS.map(" ".join), max_size=5).map(". ".join)
 def made_of(
     corpus: pd.DataFrame, kinds: tuple[str, ...] = OFFLINE, **changes: Any
 ) -> PseudoQueries:
-    return make_pseudo_queries(
-        corpus, kinds, **({"language": "en", "seed": 1, "show_progress": False} | changes)
-    )
+    settings = {"language": "en", "seed": 1, "show_progress": False} | changes
+    return make_pseudo_queries(corpus, kinds, **settings)
 
 
 def corpus(texts: list[str], titles: list[str] | None = None) -> pd.DataFrame:
-    rows = [
-        (f"d{place}", title, text)
-        for place, (title, text) in enumerate(zip(titles or [""] * 999, texts, strict=False))
-    ]
-    return pd.DataFrame(rows, columns=["document_id", "title", "text"], dtype=object)
+    ids = [f"d{place}" for place in range(len(texts))]
+    columns = {"document_id": ids, "title": titles or [""] * len(texts), "text": texts}
+    return pd.DataFrame(columns, dtype=object)
 
 
 def by_id(table: pd.DataFrame) -> pd.DataFrame:
@@ -386,25 +344,15 @@ def test_what_is_dropped_is_counted_by_reason() -> None:
     table = corpus(["All rights are reserved. Ship one is here now. 12 13 14 15."] * 3)
     made = made_of(table, ("cloze",))
     assert made.dropped.columns.tolist() == list(DROPPED) and made.queries.empty
-    assert made.summary == {
-        "documents": 3,
-        "new": 0,
-        "kinds": {
-            "cloze": {
-                "made": 9,
-                "kept": 0,
-                "documents": 0,
-                "dropped": {"boilerplate": 6, "code_or_table": 3},
-            }
-        },
-    }
+    dropped = {"boilerplate": 6, "code_or_table": 3}
+    counts = {"made": 9, "kept": 0, "documents": 0, "dropped": dropped}
+    assert made.summary == {"documents": 3, "new": 0, "kinds": {"cloze": counts}}
 
 
 def test_no_more_documents_ask_than_may() -> None:
     table = corpus([f"Ship {n} is here today. It left port {n} late." for n in range(50)])
-    few, many = (
-        set(made_of(table, ("cloze",), most_documents=n).queries.document_id) for n in (5, 20)
-    )
+    made = [made_of(table, ("cloze",), most_documents=n).queries for n in (5, 20)]
+    few, many = (set(queries.document_id) for queries in made)
     assert len(few) == 5 and len(many) == 20 and few < many
 
 
@@ -414,11 +362,7 @@ BAD = {
     "of one word": ["rain", "snow", "sun"],
     "without letters": ["12 34. 56 78.", "| - | - |", "..."],
     "all alike": ["Ship one is here now. It left the port today."] * 10,
-    "without sentences": [
-        "a list of words without any stop " * 9,
-        "another list of words " * 9,
-        "- \n- \n",
-    ],
+    "without sentences": ["a list of words without any stop " * 9, "- \n- \n"],
     "no text at all": ["\ufffd\x00", "\u200b", "\ue000"],
     "Chinese": ["今天下雨了。我们没有带伞。明天会是晴天。"] * 2,
 }
@@ -445,11 +389,8 @@ def test_the_docs_list_every_kind() -> None:
 
 def test_the_docs_list_every_reason() -> None:
     table = DOCS.partition("### Filters")[2].partition("\n### ")[0]
-    listed = [
-        name
-        for row in re.findall(r"^\| (`.*?) \|", table, re.M)
-        for name in re.findall(r"`(\w+)`", row)
-    ]
+    cells = re.findall(r"^\| (`.*?) \|", table, re.M)
+    listed = re.findall(r"`(\w+)`", " ".join(cells))
     described = (reasons.__doc__ or "").partition("Returns")[2]
     assert listed == re.findall(r"``(\w+)``", described)
 
@@ -464,11 +405,8 @@ def answer(number: int, body: dict[str, Any]) -> tuple[int, dict[str, str], byte
     """A line of each kind that the instructions name, after the name of the document."""
     instructions, text = (message["content"] for message in body["messages"])
     name = text.splitlines()[1]
-    return (
-        200,
-        {},
-        completion("\n".join(f"{kind}: {name} {kind}" for kind in LABEL.findall(instructions))),
-    )
+    lines = [f"{kind}: {name} {kind}" for kind in LABEL.findall(instructions)]
+    return 200, {}, completion("\n".join(lines))
 
 
 def expected(document: Document) -> list[str]:
@@ -485,12 +423,10 @@ def writer(
     server: Server, store: Store, budget: int = 100, examples: tuple[str, ...] = ()
 ) -> Writer:
     address = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    ask = Endpoint(
-        EndpointOptions(base_url=address, model="writer", timeout=5.0, retries=1, max_tokens=256)
-    ).ask
-    return Writer(
-        ask, store, ("writer", address), budget=budget, max_characters=100, examples=examples
-    )
+    options = EndpointOptions(base_url=address, model="writer", timeout=5.0, retries=1)
+    model = ("writer", address)
+    ask = Endpoint(options).ask
+    return Writer(ask, store, model, budget=budget, max_characters=100, examples=examples)
 
 
 def test_each_document_is_asked_about_once_and_the_answers_are_kept(
@@ -505,9 +441,7 @@ def test_each_document_is_asked_about_once_and_the_answers_are_kept(
     shown = server.bodies[-1]["messages"][0]["content"]
     assert "<examples>\nis gout rare\n</examples>" in shown
     assert "<examples>" not in server.bodies[0]["messages"][0]["content"]
-    make = KINDS["llm"](
-        Material(DOCUMENTS, "en", write=lambda documents: writer(server, store).write(documents, 1))
-    )
+    make = KINDS["llm"](Material(DOCUMENTS, "en", write=lambda _: found))
     views = make(DOCUMENTS[4], 9, 0)
     assert sorted(view.query for view in views) == sorted(expected(DOCUMENTS[4]))
     assert {view.positive for view in views} == {"Title 4 Text number 4."}
@@ -544,10 +478,7 @@ def test_answers_of_any_length_and_language_are_kept_in_whole_lines(
     [
         ("- what is gout\n* gout diet\n", ["what is gout", "gout diet"]),
         ("1) 'gout'\n\n2) “gout pain”", ["gout", "gout pain"]),
-        (
-            "3 ways to treat gout\n2024 gout guideline",
-            ["3 ways to treat gout", "2024 gout guideline"],
-        ),
+        ("3 ways to treat gout\n2024 guide", ["3 ways to treat gout", "2024 guide"]),
         ("Here are some queries:\ngout", ["gout"]),
         ("keywords: gout diet\nClaim： 痛风很常见", ["gout diet", "痛风很常见"]),
         ('1. **Keywords:** gout\n2) __detail__: "what dose: 5 mg"', ["gout", "what dose: 5 mg"]),
@@ -570,13 +501,9 @@ def test_a_warning_says_once_what_leaves_this_machine(
     endpoint = Endpoint(EndpointOptions(base_url=address, model="writer"))
     for number in (1, 2):
         assert [*endpoint.ask([("title: ", "<document>\nrain")])] and len(server.bodies) == number
-    said = [
-        record.getMessage() for record in caplog.records if record.name == "anmi.judging.endpoint"
-    ]
+    said = [r.getMessage() for r in caplog.records if r.name == "anmi.judging.endpoint"]
     assert len(said) == leaves
-    assert all(
-        "4000 characters of each document are sent to 0.0.0.0" in message for message in said
-    )
+    assert all("4000 characters of each document are sent to 0.0.0.0" in text for text in said)
 
 
 def test_examples_are_training_queries_whose_labels_are_used() -> None:
@@ -592,14 +519,13 @@ def test_examples_are_training_queries_whose_labels_are_used() -> None:
         assert {*example_queries(table, labels, share, seed=1)} <= {*trained} & {*used}
 
 
-QUERIES = pd.DataFrame(
-    {"query_id": ["q"], "text": ["?"], "split": ["train"], "metadata": ["{}"], "same_as": [""]}
-)
+QUERY = ["q", "?", "train", "{}", ""]
+QUERIES = pd.DataFrame([QUERY], columns=["query_id", "text", "split", "metadata", "same_as"])
 QRELS = pd.DataFrame(
-    {"query_id": ["q"], "document_id": ["c"], "relevance": [1], "split": ["train"]}
+    [["q", "c", 1, "train"]], columns=["query_id", "document_id", "relevance", "split"]
 )
 PARTS = [
-    f"{word} is here." for word in ("One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
+    f"{word} is here." for word in ["One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight"]
 ]
 TEXT = " ".join(PARTS)
 VIEWS = [
@@ -615,39 +541,24 @@ def asked_and_left(
     """What the first of so many new documents asks, by kind, and what is left of its text."""
     names = [f"d{number}" for number in range(count)]
     whole = pd.DataFrame({"document_id": names, "title": "A", "text": TEXT, "metadata": "{}"})
-    made = pd.DataFrame(
-        [
-            {
-                "query_id": f"{kind}:{place}:{name}",
-                "text": text,
-                "document_id": name,
-                "positive_text": positive,
-                "kind": kind,
-                "weight": 1.0,
-                "split": "test",
-            }
-            for name in names
-            for place, (kind, text, positive) in enumerate(VIEWS)
-            if kind in kinds
-        ]
-    )
-    corpus, queries, qrels = with_pseudo_tests(
-        whole, QUERIES, QRELS, made, unlabelled_splits(QUERIES, QRELS)
-    )
-    assert queries.columns.tolist() == QUERIES.columns.tolist() and qrels.dtypes.equals(
-        QRELS.dtypes
-    )
+    rows = [
+        (f"{kind}:{place}:{name}", text, name, positive, kind, 1.0, "test")
+        for name in names
+        for place, (kind, text, positive) in enumerate(VIEWS)
+        if kind in kinds
+    ]
+    made = pd.DataFrame(rows, columns=list(COLUMNS))
+    lacking = unlabelled_splits(QUERIES, QRELS)
+    corpus, queries, qrels = with_pseudo_tests(whole, QUERIES, QRELS, made, lacking)
+    assert queries.columns.equals(QUERIES.columns) and qrels.dtypes.equals(QRELS.dtypes)
     own = queries[queries.query_id.isin(qrels.query_id[qrels.document_id == "d0"])]
     assert set(own.split) == {"test"} and set(corpus.title) == {""}
-    assert not any(text in corpus.text[0] for text in own.text if text in PARTS), (
-        "what is asked is taken out"
-    )
+    # What is asked is taken out.
+    assert not any(text in corpus.text[0] for text in own.text if text in PARTS)
     return own.query_id.str.split(":").str[0].tolist(), corpus.text[0]
 
 
-def test_new_documents_ask_once_or_where_they_are_few_up_to_five_times_and_half_of_the_text_is_left() -> (
-    None
-):
+def test_new_documents_ask_more_where_they_are_few_and_half_of_the_text_is_left() -> None:
     assert [len(asked_and_left(count)[0]) for count in (40, 30, 15, 10, 3, 1)] == [1, 1, 2, 3, 5, 5]
     assert "keyphrase" not in asked_and_left(15)[0] and asked_and_left(3)[0].count("keyphrase") <= 1
     asked, left = asked_and_left(3, ("cloze",))
@@ -711,8 +622,7 @@ def test_the_round_trip_finds_the_rest_of_the_document_among_all_others() -> Non
         some = made_of(table, kinds, filters=limited, **asks)
         stays = {*trained.query_id[ranks <= k], *made.query_id[~is_trained_on]}
         assert {*some.queries.query_id} == stays
-        dropped = sum(
-            kind["dropped"].get("not_found", 0) for kind in some.summary["kinds"].values()
-        )
+        counts = some.summary["kinds"].values()
+        dropped = sum(kind["dropped"].get("not_found", 0) for kind in counts)
         assert dropped == (some.dropped.reason == "not_found").sum() == (ranks > k).sum()
     assert 5 < ranks.max() <= 60
