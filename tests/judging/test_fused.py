@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +20,10 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from tests.judging.conftest import block_of
 
-from anmi.candidates import Candidates
+from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
+from anmi.judging.cross_encoder import fold_of
+from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fused import (
     EVIDENCE,
     FEATURES,
@@ -31,18 +36,11 @@ from anmi.judging.fused import (
     transferred,
     with_network,
 )
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-from anmi.candidates import CandidateShards
-from anmi.judging.cross_encoder import fold_of
-from anmi.judging.evidence import Material, Terms, gather
 from anmi.judging.fusing import FusedJudge, FusedOptions, contributions, provenance
 from anmi.report.sentences import judged_by
 from anmi.retrieval.exact import similarities
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from fit_fused import VECTOR_FEATURES, fit_model
 
 sys.path.pop()
@@ -116,17 +114,14 @@ def test_contributions_and_intercept_make_up_the_log_odds() -> None:
         sum(parts.values()) + model.intercept, logit(model(values)), rtol=1e-6
     )
     assert parts["dense"][0, 0] == 0, "unknown evidence decides nothing"
-    alone = np.where(
-        [FEATURES[name].evidence == "match" for name in NAMES], values, np.float32(0.1)
-    )
+    of_match = [FEATURES[name].evidence == "match" for name in NAMES]
+    alone = np.where(of_match, values, np.float32(0.1))
     np.testing.assert_allclose(
         logit(model(alone[1])) - model.intercept, parts["match"][1], rtol=1e-5, atol=1e-6
     )
 
 
-def test_without_a_ridge_it_is_scikit_learns_regression_calibrated_at_the_rate_of_relevant_documents() -> (
-    None
-):
+def test_without_a_ridge_it_is_scikit_learns_regression_calibrated_at_the_rate() -> None:
     """Both classes of each collection weigh the same, as ``sample_weight`` says; the scale is then calibrated."""
     draw, groups = np.random.default_rng(1), np.repeat([0, 1], [3000, 800])
     values = draw.normal(size=(3800, K)).astype(np.float32)
@@ -178,11 +173,8 @@ def test_shipped_coefficients_can_be_used_and_say_where_they_come_from() -> None
 
 def test_a_collection_can_be_judged_by_coefficients_in_which_its_truth_had_no_part() -> None:
     assert {"kg_webnlg/beir_en", "api_docs"} <= shipped()["without"].keys()
-    models = [
-        transferred("static"),
-        transferred("static", "api_docs"),
-        transferred("static", "kg_webnlg/beir_en"),
-    ]
+    left_out = (None, "api_docs", "kg_webnlg/beir_en")
+    models = [transferred("static", name) for name in left_out]
     assert len({model.coefficients for model in models}) == 3
     name = with_network("corpus")
     assert transferred(name, "scifact").coefficients != transferred(name).coefficients
@@ -195,19 +187,16 @@ def test_the_base_rate_is_that_of_the_collections_behind_the_coefficients() -> N
     of = {part["collection"]: part for part in shipped()["provenance"]["collections"]["static"]}
     rates = {name: part["planted"] / part["candidates"] for name, part in of.items()}
     assert base_rate("static") == pytest.approx(sum(rates.values()) / 6)
-    assert base_rate("static", "scifact") == pytest.approx(
-        (sum(rates.values()) - rates["scifact"]) / 5
-    )
+    others = sum(rates.values()) - rates["scifact"]
+    assert base_rate("static", "scifact") == pytest.approx(others / 5)
     assert base_rate("../models/of-mine") == base_rate("minilm")
 
 
 def test_without_a_network_its_inputs_are_unknown_and_count_for_nothing() -> None:
     own = {"dense": [0.7], "match": [0.4], "coverage": [0.8], "network": [0.6]}
     block = measured({"network": [0.5, 0.9]}, own)
-    without = replace(
-        block,
-        columns={name: values for name, values in block.columns.items() if name != "network"},
-    )
+    columns = {name: values for name, values in block.columns.items() if name != "network"}
+    without = replace(block, columns=columns)
     assert of(features(block), "network_gap") == pytest.approx([-0.1, 0.3])
     blind = features(without)
     assert np.isnan(of(blind, OF_NETWORK)).all()
@@ -223,12 +212,9 @@ def test_without_a_network_its_inputs_are_unknown_and_count_for_nothing() -> Non
 def test_a_second_judge_adds_to_the_log_odds(
     first: float, second: float, weight: float, prior: float
 ) -> None:
-    found = combined(
-        np.array([first, first, first]), np.array([second, np.nan, prior]), weight, prior
-    )
-    assert found[0] == pytest.approx(
-        expit(logit(first) + weight * (logit(second) - logit(prior))), rel=1e-4
-    )
+    found = combined(np.full(3, first), np.array([second, np.nan, prior]), weight, prior)
+    expected = expit(logit(first) + weight * (logit(second) - logit(prior)))
+    assert found[0] == pytest.approx(expected, rel=1e-4)
     assert found[1:] == pytest.approx([first] * 2, rel=1e-5)
     assert np.isnan(combined(np.array([np.nan]), np.array([second]), weight, prior)).all()
 
@@ -262,12 +248,9 @@ class Collection:
     def measured(self, block: Candidates) -> Candidates:
         """Add what retrieval brings."""
         rows = np.array([int(name[1:]) for name in block.query_ids], np.int64)
+        vectors, queries = np.asarray(self.material.vectors), self.vectors[rows]
         columns, own = (
-            {
-                "dense": similarities(
-                    self.vectors[rows], np.asarray(self.material.vectors), documents
-                )
-            }
+            {"dense": similarities(queries, vectors, documents)}
             for documents in (block.documents, block.positives)
         )
         return block.with_columns(columns, own)
