@@ -73,13 +73,9 @@ def block_of(
     own: Mapping[str, Any] | None = None,
 ) -> Candidates:
     """Queries q0, q1, … with these documents, known positives and scores of both."""
-    names, shown = (
-        np.array([f"q{row}" for row in range(len(documents))]),
-        np.asarray(documents, np.int32),
-    )
-    block = Candidates(
-        names, np.asarray(positives, np.int32), shown, np.ones(shown.shape, np.uint8)
-    )
+    names = np.array([f"q{row}" for row in range(len(documents))])
+    shown, known = np.asarray(documents, np.int32), np.asarray(positives, np.int32)
+    block = Candidates(names, known, shown, np.ones(shown.shape, np.uint8))
     return block.with_columns(columns or {}, own or {})
 
 
@@ -145,9 +141,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         status, headers, content = reply
         self.send_response(status)
-        for name, value in (
-            {"Content-Length": str(len(content)), "Content-Type": "application/json"} | headers
-        ).items():
+        standard = {"Content-Length": str(len(content)), "Content-Type": "application/json"}
+        for name, value in (standard | headers).items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
