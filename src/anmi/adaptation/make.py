@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from string import ascii_letters
@@ -15,7 +15,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm.auto import tqdm
 
-from anmi.adaptation.kinds import KINDS, Document, Material, QuestionOptions
+from anmi.adaptation.kinds import KINDS, Document, Make, Material, QuestionOptions
 from anmi.adaptation.written import Writer
 from anmi.corpus.sentences import UNSPACED, count_words
 from anmi.corpus.texts import column, normalised
@@ -260,21 +260,11 @@ def make_pseudo_queries(
         None if terms is None else replace(terms, counts=terms.counts[is_asked]),
     )
     makers = {kind: KINDS[kind](material) for kind in kinds}
-    rows: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
     disable = not (show_progress and kinds) or None
     progress = tqdm(documents, "pseudo-queries", unit="document", disable=disable)
-    for document, split in zip(progress, splits[is_asked].tolist(), strict=True):
-        document_id = document.document_id
-        for kind, make in makers.items():
-            made_views = make(document, views, seed)
-            rows["query_id"] += [f"{kind}:{view}:{document_id}" for view in range(len(made_views))]
-            rows["text"] += [view.query for view in made_views]
-            rows["positive_text"] += [view.positive for view in made_views]
-            for name, cell in (("document_id", document_id), ("kind", kind), ("split", split)):
-                rows[name] += [cell] * len(made_views)
-    # As Python's own strings for now: to make others of texts that are dropped takes longer than
-    # finding out which.
-    pseudo_queries = pd.DataFrame(rows, dtype=object)
+    pseudo_queries = _asked(
+        zip(progress, splits[is_asked].tolist(), strict=True), makers, views, seed
+    )
     reason = reasons(pseudo_queries, copies, filters or FilterOptions(), held_out, rank)
     pseudo_queries = pseudo_queries.assign(reason=reason, weight=1.0)
     counts = {kind: _counted(pseudo_queries[pseudo_queries.kind == kind]) for kind in kinds}
@@ -283,6 +273,29 @@ def make_pseudo_queries(
         _texts(pseudo_queries[reason != KEPT], DROPPED),
         {"documents": len(corpus), "new": len(new), "kinds": counts},
     )
+
+
+def _asked(
+    documents: Iterable[tuple[Document, str]], makers: Mapping[str, Make], views: int, seed: int
+) -> pd.DataFrame:
+    """Return what documents, each with its split, ask: :data:`COLUMNS` without ``weight``.
+
+    Cells are Python's own strings for now: to make others of texts that are dropped takes longer
+    than finding out which.
+    """
+    rows: dict[str, list[str]] = {name: [] for name in COLUMNS if name != "weight"}
+    for document, split in documents:
+        document_id = document.document_id
+        for kind, make in makers.items():
+            document_views = make(document, views, seed)
+            count = len(document_views)
+            rows["query_id"] += [f"{kind}:{number}:{document_id}" for number in range(count)]
+            rows["text"] += [view.query for view in document_views]
+            rows["positive_text"] += [view.positive for view in document_views]
+            rows["document_id"] += [document_id] * count
+            rows["kind"] += [kind] * count
+            rows["split"] += [split] * count
+    return pd.DataFrame(rows, dtype=object)
 
 
 def _documents(corpus: pd.DataFrame, language: str) -> list[Document]:
