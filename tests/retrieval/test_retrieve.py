@@ -1,4 +1,4 @@
-"""Candidates of a shard in one pass, positives and what is related to them, and rankings fused into one."""
+"""Candidates of a shard in one pass, positives and related documents, and fused rankings."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ DOCUMENTS, QUERIES, WIDTH = 150, 11, 8
 
 @pytest.fixture(scope="module")
 def made():
-    """Documents of few words, so that scores tie; some are copies, and some queries share no term with any."""
+    """Documents of few words, so that scores tie; some are copies, some queries share no term."""
     rng = np.random.default_rng(3)
     words = np.array([f"w{i}" for i in range(25)])
     texts = [" ".join(rng.choice(words, rng.integers(2, 6))) for _ in range(DOCUMENTS)]

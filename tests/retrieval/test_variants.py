@@ -1,4 +1,4 @@
-"""Variants of documents: swaps, other documents, edits of a language model, and where names stand in texts."""
+"""Variants of documents: swaps, other documents, edits, and where names stand in texts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Make = Callable[..., World]
 
 @pytest.fixture(scope="session")
 def make_world():
-    """Return a function of entities {uri: (label, types)}, documents {id: (text or None, facts)} and further facts."""
+    """Return a function of entities {uri: (label, types)}, documents {id: (text, facts)}, facts."""
 
     def make(
         entities: dict[str, tuple[str, Sequence[str]]],
@@ -93,7 +93,7 @@ def make_world():
 
 @pytest.fixture(scope="session")
 def cities(make_world):
-    """Three cities in two countries with their mayors: what may be swapped for what is said in the tests."""
+    """Three cities in two countries with their mayors, some of whom may be swapped."""
     names = ["ohio", "texas", "austin", "rome", "ann", "bob", "sky"]
     kinds = dict(zip(names, (["state"], ["state"], ["city"], ["city"]), strict=False))
     entities = {name: (name.title(), kinds.get(name, [])) for name in names}

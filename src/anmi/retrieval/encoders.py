@@ -229,7 +229,7 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], role: Role | None = None, description: str = ""
     ) -> Float32s:
-        """Encode texts, with the model's prompt for them, computing only those the store does not hold.
+        """Encode texts, with the model's prompt for them; only those that the store lacks.
 
         Parameters
         ----------
@@ -613,7 +613,7 @@ class Progress(tqdm):  # type: ignore[misc]
 def save_corpus_encoder(
     texts: Texts, folder: Path, seed: int, store: Store, device: str | None
 ) -> None:
-    """Make the encoder of a corpus of the pieces of its words and MiniLM's view of them; save it."""
+    """Make the encoder of a corpus from the pieces of its words and MiniLM, and save it."""
     from anmi.retrieval.corpus_encoder import corpus_encoder, save
 
     settings = EncoderSettings(encoder="minilm", device=device)

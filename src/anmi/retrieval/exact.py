@@ -85,7 +85,7 @@ def lengths(vectors: Float32s) -> Float32s:
 
 
 def of_one_length(sizes: Float32s) -> bool:
-    """Tell whether vectors of these lengths have length 1 but for the rounding of half precision, or 0."""
+    """Tell whether lengths are 1, but for the rounding of half precision, or all 0."""
     return not (abs(sizes.max(initial=0) - 1) > _ROUNDING and sizes.any())
 
 

@@ -141,7 +141,7 @@ _CELLS: Final = 4_000_000
 
 
 def pruned(vectors: sparse.csr_matrix, share: float) -> sparse.csr_matrix:
-    """Return documents, [N, V], without terms that weigh less than a share of the document's largest weight.
+    """Return documents, [N, V], without terms below a share of the document's largest weight.
 
     Examples
     --------

@@ -99,7 +99,7 @@ def is_sparse(model: Any) -> bool:
 
 
 def is_dot(model: Any) -> bool:
-    """Tell whether vectors of a dense model are compared by inner products, whatever their length."""
+    """Tell whether a dense model's vectors are compared by inner products, of any length."""
     if is_sparse(model) or getattr(model, "similarity_fn_name", None) != "dot":
         return False
     if isinstance(model, TokenTable):

@@ -164,7 +164,7 @@ def _whole(model: str) -> Iterator[None]:
 
 
 def _check_weights(model: str, folder: Path, network: Any, report: Any) -> None:
-    """Refuse missing weights but those of an unread pooler; tell once of weights without a place."""
+    """Refuse missing weights but those of an unread pooler; tell once of unused weights."""
     missing = sorted(report.missing_keys)
     # Old releases saved a buffer beside the weights.
     unused = sorted(key for key in report.unexpected_keys if not key.endswith("position_ids"))

@@ -375,7 +375,7 @@ KINDS: Final = {"near": 1, "sibling": 2}
 
 
 class RelatedDocuments:
-    """Near-duplicates and siblings of every document, with all documents of the same text counted as one.
+    """Near-duplicates and siblings of every document; documents of the same text count as one.
 
     Parameters
     ----------

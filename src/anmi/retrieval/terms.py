@@ -76,7 +76,7 @@ class Terms:
 
     @staticmethod
     def cut(texts: Sequence[str], language: str, kind: str = "auto") -> Terms:
-        """Cut documents by the tokeniser for a language, see :func:`anmi.retrieval.tokenize.tokenizer`.
+        """Cut documents by a tokeniser, see :func:`anmi.retrieval.tokenize.tokenizer`.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Terms:
         return query_terms
 
     def prepare(self) -> None:
-        """Compute the cached matrices now, so that processes that share this need not do so each."""
+        """Compute the cached matrices now, so that not each process that shares this does."""
         for name in ("saturated", "unit", "mass"):
             getattr(self, name)
 
@@ -171,7 +171,7 @@ class Terms:
         return _with(self.counts, np.ones_like(self.counts.data)) @ self.idf
 
     def weighted(self, rows: Int32s) -> sparse.csr_matrix:
-        """Return the terms of documents weighted by idf, each once, float32 [R, V]; 0 of padding."""
+        """Return the terms of documents weighted by idf, each once, float32 [R, V]."""
         terms = self.counts[np.maximum(rows, 0)]
         terms.data = self.idf[terms.indices] * np.repeat(rows != PADDING, np.diff(terms.indptr))
         return terms

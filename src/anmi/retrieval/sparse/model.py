@@ -106,7 +106,7 @@ UNSEEN: Final = 1.0
 def inference_free(
     encoder: SentenceTransformer, texts: Sequence[str], *, max_length: int = 512
 ) -> SparseEncoder:
-    """Return an untrained sparse retriever of a corpus: BM25 over sub-words, and the terms nearest to each document.
+    """Return an untrained sparse retriever: BM25 over sub-words, and each document's nearest terms.
 
     Queries are looked up: every token they hold weighs its idf on this corpus, special tokens
     nothing. Documents are :class:`LexicalExpansion`. Tokens that more than half of the documents
@@ -204,7 +204,7 @@ def _fit_head(network: Any, name: str) -> None:
 
 
 def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]) -> Any:
-    """Return the queries' side of a corpus: the idf of every token, learnable, and 0 for special ones.
+    """Return the queries' side of a corpus: the learnable idf of every token, 0 for special ones.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class Pools:
         return self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
 
     def of_slots(self, context: Context) -> sparse.csr_array:
-        """Return the pools of several that fit an entity and its part in a document, bool [S, P]."""
+        """Return the pools of several that fit an entity and its role there, bool [S, P]."""
         graph = self._graph
         of_type = sparse.coo_array(graph.types[context.slot_entity])
         types = graph.types.shape[1]

@@ -1,4 +1,4 @@
-"""A context tells what documents state, and where the entities of their facts stand in the texts."""
+"""A context tells what documents state, and where entities stand in their texts."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def overlaps(spans: Sequence[Span], start: int, end: int) -> bool:
 
 
 def replaced(text: str, spans: Sequence[Span], new: str) -> str:
-    """Return the text with other words in the place of the spans, which are sorted and do not overlap.
+    """Return the text with other words in the place of sorted spans, none of which overlap.
 
     Examples
     --------
