@@ -177,11 +177,11 @@ def test_there_and_back(command: Callable[..., Result]) -> None:
     before = shown(command)
     assert before["aliases"] == {"champion": 1, "challenger": 2}
     assert [entry["decision"] for entry in before["versions"]] == ["kept", "promoted"]
-    done = command("anmi", "rollback")
+    done = command("anmi", "champion", "--rollback")
     assert done.exit_code == 1
     assert "has no champion before this one" in done.output
-    assert "from version 1 to version 2" in command("anmi", "rollback", "--to", "2").output
-    told = json.loads(command("anmi", "rollback", "--json").stdout)
+    assert "from version 1 to version 2" in command("anmi", "champion", "--to", "2").output
+    told = json.loads(command("anmi", "champion", "--rollback", "--json").stdout)
     assert (told["before"], told["champion"]) == (2, 1)
     assert shown(command)["aliases"]["champion"] == 1
     printed = command("anmi", "champion").output

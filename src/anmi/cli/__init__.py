@@ -21,7 +21,6 @@ anmi = click.Group(
         ablate.ablate,
         export.export,
         champion.champion,
-        champion.rollback,
         runs.runs,
         runs.resume,
         runs.prune,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 
@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
     @property
     def kept(self) -> dict[str, Any] | None:
-        """What the finished cell left; None where it has to run, since nothing or other settings lie there."""
+        """The record of the finished cell; None where there is none of these settings."""
         file = self.folder / "cell.json"
         record = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
         return record if record.get("params") == self.params else None
@@ -122,7 +122,7 @@ def cells(
 def ablate(
     context: Any, systems: tuple[str, ...], collections: str, seeds: str, params: str, output: Path
 ) -> Any:
-    """Run every recipe on every collection with every seed, and compare the others with the first recipe.
+    """Run recipes on collections with seeds, and compare the others with the first recipe.
 
     SYSTEMS are recipes, `[NAME=]RECIPE[:SETTING=VALUE,…]`. Each cell is a `kedro run` in its own
     folder; all share the store. A cell that has run with the same settings is not run again.
@@ -181,7 +181,7 @@ def run(cell: Cell, store: Path, env: str | None) -> bool:
 
 
 def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return the metrics of every query by labels, and by completed judgments where more is known; and facts."""
+    """Return the metrics of every query, by labels and by completed judgments, and facts."""
     import pandas as pd
 
     from anmi.evaluation.metrics import completed_judgments, evaluate, of_documents
@@ -212,118 +212,108 @@ def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     }
 
 
-def rows(done: Sequence[Cell]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each collection, judgments, bucket and system; tests are against the first system."""
+def rows(finished: Sequence[Cell]) -> Iterator[dict[str, Any]]:
+    """Yield a row by collection, judgments, bucket and system; the first one is the baseline."""
     import pandas as pd
 
     from anmi.evaluation.generalisation import PSEUDO
+
+    if not finished:
+        return
+    tables = [
+        pd.read_parquet(cell.folder / "queries.parquet").assign(
+            collection=cell.collection, cell=cell.system
+        )
+        for cell in finished
+    ]
+    queries = pd.concat(tables)
+    buckets = pd.concat([queries[queries.bucket != PSEUDO].assign(bucket="all"), queries])
+    keys = ["collection", "judgments", "bucket"]
+    for group, metrics in buckets.groupby(keys, sort=False):
+        labels = dict(zip(keys, cast("tuple[str, ...]", group), strict=True))
+        for row in _compared(metrics):
+            cells = [
+                cell
+                for cell in finished
+                if (cell.collection, cell.system) == (labels["collection"], row["system"])
+            ]
+            facts = pd.DataFrame([(cell.kept or {})["facts"] for cell in cells]).mean().to_dict()
+            yield {**labels, **row, "seeds": len(cells), "facts": facts}
+
+
+def _compared(metrics: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield the mean of every system over queries that all were measured on, and its test."""
     from anmi.evaluation.significance import compare, holm, interval
 
-    if not done:
-        return
-    names = {
-        finished.folder: {"collection": finished.collection, "cell": finished.system}
-        for finished in done
-    }
-    queries = pd.concat(
-        pd.read_parquet(place / "queries.parquet").assign(**name) for place, name in names.items()
-    )
-    buckets = pd.concat([queries[queries.bucket != PSEUDO].assign(bucket="all"), queries])
-    for (collection, judgments, bucket), part in buckets.groupby(
-        ["collection", "judgments", "bucket"], sort=False
-    ):
-        means = {
-            kind: (
-                part[part.system == kind].pivot_table(
-                    index="query_id", columns="cell", values=METRIC, sort=False
-                )
-            )
-            for kind in ("trained", "hybrid")
-        }
-        # Queries that every system was measured on in this bucket.
-        values = means["trained"].dropna()
-        if values.empty:
-            continue
-        first, *others = values
-        asked_by = (
-            part.drop_duplicates("query_id").set_index("query_id").asked_by[values.index].to_numpy()
+    trained, hybrid = (
+        metrics[metrics.system == system].pivot_table(
+            index="query_id", columns="cell", values=METRIC, sort=False
         )
-        settings: Any = {"seed": 1, "groups": asked_by}
-        tests = [
-            compare(values[name].to_numpy(), values[first].to_numpy(), **settings)
-            for name in others
-        ]
-        tested: dict[Any, dict[str, Any]] = {
-            first: dict.fromkeys(("difference", "p_value", "p_holm"))
+        for system in ("trained", "hybrid")
+    )
+    trained = trained.dropna()
+    if trained.empty:
+        return
+    baseline, *others = trained
+    asked_by = metrics.drop_duplicates("query_id").set_index("query_id").asked_by
+    settings: Any = {"seed": 1, "groups": asked_by[trained.index].to_numpy()}
+    tests = {
+        system: compare(trained[system].to_numpy(), trained[baseline].to_numpy(), **settings)
+        for system in others
+    }
+    adjusted = holm([test.p_value for test in tests.values()]).tolist()
+    p_holm = dict(zip(others, adjusted, strict=True))
+    for system in trained:
+        mean, low, high = interval(trained[system].to_numpy(), **settings)
+        test = tests.get(system)
+        yield {
+            "system": system,
+            "queries": len(trained),
+            "ndcg_10": mean,
+            "low": low,
+            "high": high,
+            "baseline": baseline,
+            "difference": test.difference if test else None,
+            "p_value": test.p_value if test else None,
+            "p_holm": p_holm.get(system),
+            "hybrid_ndcg_10": float(hybrid[system].mean()),
         }
-        for name, test, p in zip(
-            others, tests, holm([test.p_value for test in tests]).tolist(), strict=True
-        ):
-            tested[name] = {"difference": test.difference, "p_value": test.p_value, "p_holm": p}
-        for name in values:
-            mean, low, high = interval(values[name].to_numpy(), **settings)
-            records = [
-                cell.kept or {}
-                for cell in done
-                if (cell.collection, cell.system) == (collection, name)
-            ]
-            facts = pd.DataFrame([record["facts"] for record in records]).mean().to_dict()
-            yield {
-                "collection": collection,
-                "judgments": judgments,
-                "bucket": bucket,
-                "system": name,
-                "seeds": len(records),
-                "queries": len(values),
-                "ndcg_10": mean,
-                "low": low,
-                "high": high,
-                "baseline": first,
-                **tested[name],
-                "hybrid_ndcg_10": float(means["hybrid"][name].mean()),
-                "facts": facts,
-            }
 
 
-def write(output: Path, done: Sequence[Cell], failed: Sequence[Cell]) -> dict[str, Any]:
+def write(output: Path, finished: Sequence[Cell], failed: Sequence[Cell]) -> dict[str, Any]:
     """Write the table of the cells, as JSON and as Markdown."""
     from anmi.buckets import write_text
 
-    table_rows = list(rows(done))
-    lists_of_cells = [
-        [cell._asdict() | {"folder": str(cell.folder.relative_to(output))} for cell in part]
-        for part in (done, failed)
-    ]
-    document = {"cells": lists_of_cells[0], "failed": lists_of_cells[1], "rows": table_rows}
+    records, failures = (
+        [cell._asdict() | {"folder": str(cell.folder.relative_to(output))} for cell in cells]
+        for cells in (finished, failed)
+    )
+    document = {"cells": records, "failed": failures, "rows": list(rows(finished))}
     lines = [
         "# Ablation",
         "",
-        f"{len(done)} cells, {len(failed)} failed. Queries count by their mean over seeds.",
+        f"{len(finished)} cells, {len(failed)} failed. Queries count by their mean over seeds.",
     ]
-    before = None
-    for row in table_rows:
+    section = None
+    for row in document["rows"]:
         title = f"## {row['collection']}, {row['judgments']} judgments, {row['bucket']} queries"
-        if title != before:
+        if title != section:
             head = (
                 f"| recipe | nDCG@10 of {row['queries']} | 95 % | − {row['baseline']} | p (Holm) |"
                 " with BM25 |"
             )
             lines += ["", title, "", head, "|---|---:|---:|---:|---:|---:|"]
-        before = title
-        tested = (
-            ["", ""]
-            if row["p_holm"] is None
-            else [f"{row['difference']:+.4f}", f"{row['p_holm']:.4f}"]
-        )
-        bounds = f"{row['low']:.4f} to {row['high']:.4f}"
-        figures = [
+        section = title
+        has_test = row["p_holm"] is not None
+        cells = [
             row["system"],
             f"{row['ndcg_10']:.4f}",
-            bounds,
-            *tested,
+            f"{row['low']:.4f} to {row['high']:.4f}",
+            f"{row['difference']:+.4f}" if has_test else "",
+            f"{row['p_holm']:.4f}" if has_test else "",
             f"{row['hybrid_ndcg_10']:.4f}",
         ]
-        lines.append(f"| {' | '.join(figures)} |")
+        lines.append(f"| {' | '.join(cells)} |")
     write_text(str(output / "ablation.json"), json.dumps(document, indent=1, ensure_ascii=False))
     write_text(str(output / "ablation.md"), "\n".join([*lines, ""]))
     return document

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-decorators
-"""What the commands share: plain errors, the project's context, what is saved, the console, ``--json``."""
+"""What the commands share: plain errors, the project's context, saved artifacts, ``--json``."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def command(
 
     def make(function: Callable[..., Any]) -> click.Command:
         @wraps(function)
-        def call(*, as_json: bool, env: str | None, **given: Any) -> None:
+        def call(*, as_json: bool, env: str | None, **arguments: Any) -> None:
             with plain_errors():
                 # Logs go to the standard output, too.
                 with (
                     redirect_stdout(io.StringIO()) if as_json else nullcontext(),
                     opened_project(env) as context,
                 ):
-                    document = function(context, **given)
+                    document = function(context, **arguments)
                 if as_json:
                     click.echo(json.dumps(document, indent=2, ensure_ascii=False))
                 if isinstance(document, dict) and not document.get("ok", True):
@@ -185,7 +185,7 @@ def opened_project(env: str | None) -> Iterator[Any]:
 
 
 class Saved:
-    """What runs saved, as a command shows it: datasets of versions that belong together, see :func:`settle`.
+    """What runs saved: datasets of versions that belong together, see :func:`settle`.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class Saved:
         return next(filter(self.has, names), names[-1])
 
     def load(self, name: str, pipeline: str = "", default: Any = None) -> Any:
-        """Load a dataset; where it is not there, the default, or an error that names the pipeline that makes it."""
+        """Load a dataset; where there is none, return the default, or name the pipeline to run."""
         if self.has(name):
             return self._catalog.load(name)
         if not pipeline:
@@ -244,7 +244,7 @@ class Saved:
         return {name: self._catalog.get(name).place() for name in names if self.has(name)}
 
     def whereabouts(self, name: str) -> dict[str, str]:
-        """Return ``collection, recipe, run, date`` of the run that made a dataset, and a ``notice`` of a later one."""
+        """Return ``collection, recipe, run, date`` of a dataset's run, and a ``notice`` of later ones."""
         run = str(self._catalog.get(name).resolve_load_version())
         record = self.runs.read(run)
         parameters = record.get("parameters", {}) | record.get("made_from", {})
@@ -256,7 +256,7 @@ class Saved:
         }
 
     def echo_where(self, name: str) -> dict[str, str]:
-        """Print which run made a dataset, and a warning where the latest run failed; return both."""
+        """Print which run made a dataset, and a warning of a later run that failed; return both."""
         from anmi.report.sentences import where
 
         place = self.whereabouts(name)
@@ -268,9 +268,9 @@ class Saved:
         return place
 
 
-def echo_places(found: dict[str, str]) -> None:
+def echo_places(paths: dict[str, str]) -> None:
     """Print where things lie; not through the console, which would break a long path."""
-    for name, place in found.items():
+    for name, place in paths.items():
         click.echo(f"{name.replace('_', ' '):<18} {place}")
 
 
@@ -282,7 +282,7 @@ def console(width: int | None = 120, **options: Any) -> Any:
 
 
 def table(title: str, columns: str, *, plain: str = "") -> Any:
-    """Return an empty table of columns, separated by commas; cells of the ``plain`` ones are never broken."""
+    """Return an empty table of columns, separated by commas; ``plain`` cells are never broken."""
     from rich.table import Table
 
     empty_table = Table(title=title, title_justify="left")

@@ -1,4 +1,4 @@
-"""``kedro anmi explain``: what each judge said of a query's candidates, and which rule decided on them."""
+"""``kedro anmi explain``: what judges said of a query's candidates, and which rule decided."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def explain(
 
 
 def _block(shards: Any, query_id: str, saved: Saved) -> Any:
-    """Return the block of a query alone; where no shard holds it, an error says why, or names the nearest ids."""
+    """Return the block of a query alone; an error says why no shard holds it."""
     import numpy as np
 
     ids: set[str] = set()
@@ -90,14 +90,16 @@ def _block(shards: Any, query_id: str, saved: Saved) -> Any:
 
 
 def _only(
-    found: dict[str, Any], block: Any, corpus: Any, document_id: str, saved: Saved, itself: str
+    decisions: dict[str, Any], block: Any, corpus: Any, document_id: str, saved: Saved, itself: str
 ) -> dict[str, Any]:
     """Keep what is about one document; say why where it is no candidate."""
     from anmi.corpus.related import copies
     from anmi.report.explanation import not_a_candidate
 
     mine = [
-        candidate for candidate in found["candidates"] if candidate["document_id"] == document_id
+        candidate
+        for candidate in decisions["candidates"]
+        if candidate["document_id"] == document_id
     ]
     reason = None
     if not mine:
@@ -108,32 +110,34 @@ def _only(
         related = saved.load("related_documents")
         labels = saved.load("qrels", "ingestion")
         group = {} if related is None else copies(related)
-        labelled = labels.document_id[labels.query_id == found["query_id"]].tolist()
+        labelled = labels.document_id[labels.query_id == decisions["query_id"]].tolist()
         reason = not_a_candidate(int(place[0]), block, corpus, group, itself, labelled)
-    first, *others = found["positives"]
+    first, *others = decisions["positives"]
     shown = [first, *(positive for positive in others if positive["document_id"] == document_id)]
-    return found | {"positives": shown, "candidates": mine, "not_a_candidate": reason}
+    return decisions | {"positives": shown, "candidates": mine, "not_a_candidate": reason}
 
 
-def _print(found: dict[str, Any], top: int, document_id: str | None) -> None:
+def _print(decisions: dict[str, Any], top: int, document_id: str | None) -> None:
     from anmi.report.explanation import candidates_table, document_table, number
 
     # What would command the terminal is written out: ids and texts come from the collection.
-    found = each_text(found, visible)
+    decisions = each_text(decisions, visible)
     document_id = each_text(document_id, visible)
     # Where the width is not known, a wide one: rather long lines than cut ones.
     out = console(None if "COLUMNS" in os.environ else _WIDTH, highlight=False, markup=False)
-    out.print(f"{found['query_id']}: {found['query']}", style="bold")
-    if dropped := found["dropped"]:
+    out.print(f"{decisions['query_id']}: {decisions['query']}", style="bold")
+    if dropped := decisions["dropped"]:
         out.print(
             ": ".join(filter(None, (f"dropped by {dropped['step']}", dropped["rule"]))), style="red"
         )
-    out.print(", ".join(f"{name}: {number(value)}" for name, value in found["figures"].items()))
+    out.print(", ".join(f"{name}: {number(value)}" for name, value in decisions["figures"].items()))
     if document_id is None:
-        out.print(candidates_table(found, top, out.width))
+        out.print(candidates_table(decisions, top, out.width))
         return
-    if found["not_a_candidate"]:
-        out.print(f"{document_id} is not a candidate: {found['not_a_candidate']}", style="yellow")
-    for document in [*found["candidates"], *found["positives"]]:
+    if decisions["not_a_candidate"]:
+        out.print(
+            f"{document_id} is not a candidate: {decisions['not_a_candidate']}", style="yellow"
+        )
+    for document in [*decisions["candidates"], *decisions["positives"]]:
         if document["document_id"] == document_id:
-            out.print(document_table(found, document))
+            out.print(document_table(decisions, document))

@@ -1,4 +1,4 @@
-"""``kedro anmi results`` and ``kedro anmi audit``: what the last run, or the last audit, brought."""
+"""``kedro anmi results`` and ``kedro anmi audit``: what the last run or audit brought."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MINED: Final = ("negatives", "training_rows")
 @command("kedro anmi results", short_help="Print the results of the last run.")
 @run_option
 def results(context: Any, run_id: str | None) -> Any:
-    """Print the results of the last run, or of --run; for a run without evaluation, of its mining."""
+    """Print the results of the last run or of --run; of its mining where it was not evaluated."""
     from anmi.hooks.mlflow import tracked_at
     from anmi.hooks.record import flatten
 
@@ -47,33 +47,33 @@ def results(context: Any, run_id: str | None) -> Any:
     return document
 
 
-def _print_mining(found: dict[str, Any]) -> None:
-    """Print what a mining brought that nothing was trained on: negatives, from where, what became of the rest."""
+def _print_mining(results: dict[str, Any]) -> None:
+    """Print what mining brought where nothing was trained: negatives, sources, rejections."""
     from anmi.report.console import NOTHING_MINED, origins_table, rejections_table, source_table
 
-    if not any(row["candidates"] for row in found["funnel"]):
+    if not any(row["candidates"] for row in results["funnel"]):
         click.echo(NOTHING_MINED)
         return
     for printed in (
-        source_table(found["by_source"]),
-        rejections_table(found["funnel"]),
-        origins_table(found["origins"]),
+        source_table(results["by_source"]),
+        rejections_table(results["funnel"]),
+        origins_table(results["origins"]),
     ):
         console().print(printed)
-    full = f"{found['coverage']:.1%} of them with all {found['negatives_wanted']} negatives"
-    click.echo(f"recipe {found['recipe']}: {found['rows']:,} rows, {full}")
-    _print_quality(found)
-    echo_places(found["paths"])
+    full = f"{results['coverage']:.1%} of them with all {results['negatives_wanted']} negatives"
+    click.echo(f"recipe {results['recipe']}: {results['rows']:,} rows, {full}")
+    _print_quality(results)
+    echo_places(results["paths"])
 
 
-def _print_quality(found: dict[str, Any]) -> None:
+def _print_quality(results: dict[str, Any]) -> None:
     from anmi.report.console import expected_sentence
     from anmi.report.sentences import false_negatives_lines
 
     # The second is known only where the collection holds its own truth.
     for line in (
-        expected_sentence(found.get("expected")),
-        *false_negatives_lines(found.get("false_negatives") or {}),
+        expected_sentence(results.get("expected")),
+        *false_negatives_lines(results.get("false_negatives") or {}),
     ):
         if line:
             click.echo(line)

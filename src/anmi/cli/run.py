@@ -1,5 +1,5 @@
 # mypy: allow-untyped-decorators
-"""``kedro run`` with plain errors: Kedro's own command and options; what becomes of an error is ours."""
+"""``kedro run``: Kedro's own command and options, with plain errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PARTS: Final = (
 
 
 def split_params(context: click.Context, option: click.Parameter, value: Any) -> Any:
-    """Return what Kedro makes of ``KEY=VALUE,…``; say of what it cannot read what to do about it."""
+    """Return what Kedro reads from ``KEY=VALUE,…``; say what to do where it cannot."""
     try:
         return _split_params(context, option, value)
     except Exception as error:

@@ -75,22 +75,22 @@ def resume(context: Any, run_id: str | None) -> Any:
     return {"run_id": record["run_id"]}
 
 
-def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
-    """Return the record of the run to go on with: the one asked for, or the last that did not end well."""
+def resumable(run_records: Runs, run_id: str | None) -> dict[str, Any]:
+    """Return the record of the run to go on with, by default the last that did not end well."""
     if run_id is None:
-        unfinished = [record for record in known.all() if record["status"] in UNFINISHED]
+        unfinished = [record for record in run_records.all() if record["status"] in UNFINISHED]
         if not unfinished:
             raise AnmiError(
-                f"no run under {known.root} was killed or has failed: there is nothing to resume"
+                f"no run under {run_records.root} was killed or has failed: there is nothing to resume"
             )
         return unfinished[-1]
-    record = known.get(run_id)
+    record = run_records.get(run_id)
     if record["status"] == "finished":
         raise AnmiError(
             f"run {record['run_id']} has finished: there is nothing to resume, `kedro run` makes a"
             " new one"
         )
-    if record["status"] == "running" and "://" not in known.root:
+    if record["status"] == "running" and "://" not in run_records.root:
         raise AnmiError(
             f"run {record['run_id']} is still running: wait for it, or end its process first"
         )
@@ -112,7 +112,7 @@ def resumable(known: Runs, run_id: str | None) -> dict[str, Any]:
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def prune(context: Any, keep: int, unused: float | None, dry_run: bool, yes: bool) -> Any:
-    """Remove artifacts that no kept run needs: neither the N newest finished runs nor runs whose model has an alias.
+    """Remove artifacts that neither the N newest finished runs nor models with an alias need.
 
     Running runs are kept too, and the last run if it can be resumed. With --unused, embeddings,
     judgments and models leave the store, too; later runs compute them again if they need them.
@@ -171,7 +171,8 @@ def kept(
 
     Examples
     --------
-    >>> runs = [{"run_id": f"r{i}", "status": "finished", "loaded": {}, "saved": {}} for i in range(3)]
+    >>> finished = {"status": "finished", "loaded": {}, "saved": {}}
+    >>> runs = [finished | {"run_id": f"r{number}"} for number in range(3)]
     >>> runs[2]["loaded"] = {"corpus": {"version": "r0"}}
     >>> kept(runs, 1, ())
     {'r2': 'among the newest', 'r0': 'r2 loaded from it'}
@@ -208,12 +209,12 @@ def kept(
 
 
 def removals(
-    known: Runs,
+    run_records: Runs,
     records: Sequence[Mapping[str, Any]],
     keep: Collection[str],
     places: Collection[str],
 ) -> Iterator[str]:
-    """Yield the paths or URLs of what may go: versions and records of runs that are not kept, and leftovers of writes.
+    """Yield paths or URLs of what may go: versions and records of other runs, and leftovers.
 
     What is newer than the last record belongs to a run that just began. A version of a run of which
     nothing is known is an error, as it may be needed.
@@ -231,19 +232,19 @@ def removals(
             ):
                 continue
             if version not in ids:
-                record = f"{known.root}/runs/{version}/run.json"
+                record = f"{run_records.root}/runs/{version}/run.json"
                 raise AnmiError(
                     f"{place}/{version} is of a run without {record}: put that back, or remove the"
                     " version"
                 )
             yield f"{place}/{version}"
-    if "://" not in known.root:
+    if "://" not in run_records.root:
         # What killed writes left more than a day ago; newer ones may be somebody's.
-        for path in sorted(Path(known.root).rglob(".*.tmp")):
+        for path in sorted(Path(run_records.root).rglob(".*.tmp")):
             if time.time() - path.stat().st_mtime > _DAY:
                 yield str(path)
     yield from (
-        f"{known.root}/runs/{record['run_id']}"
+        f"{run_records.root}/runs/{record['run_id']}"
         for record in records
         if record["run_id"] not in keep
     )

@@ -71,7 +71,7 @@ _SHOWN: Final = (
 def serve(
     port: int, host: str, allow_remote: bool, by: str | None, run_id: str | None, env: str | None
 ) -> None:
-    """Serve a page about the last run, or --run: search, look at the candidates of queries, and mark pairs.
+    """Serve a page about the last run or --run: search, look at candidates, and mark pairs.
 
     Marks become labels of the next run (docs/collections.md). Ctrl-C ends the page with the exit
     code 0.

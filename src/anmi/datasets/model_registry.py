@@ -193,7 +193,7 @@ class ModelRegistry:
     def fetch(self, entry: Entry, folder: Path) -> Path:
         """Download a version and make sure that it is, byte for byte, what was registered; return its folder."""
         wanted = entry.tags.get(DIGEST)
-        back = f"go back with `kedro anmi rollback --model {entry.name}`, or register it again"
+        back = f"go back with `kedro anmi champion --rollback --model {entry.name}`, or register it again"
         if not wanted:
             raise AnmiError(
                 f'{entry} of "{entry.name}" has no tag "{DIGEST}", so its files cannot be checked:'
