@@ -137,7 +137,7 @@ def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
 
 
 def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[Float32s, Float32s]:
-    """Return the unit vector of each piece by latent semantic analysis, [V, K], and the idf, [V]."""
+    """Return the unit vector of each piece by latent semantic analysis, [V, K], and idf, [V]."""
     from sklearn.utils.extmath import randomized_svd
 
     held = counts.copy()
