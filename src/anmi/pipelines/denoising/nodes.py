@@ -121,11 +121,10 @@ def judge_candidates(
     """
     chosen = recipes.get(recipe)
     params = chosen.settings("denoising", params)
-    elo = chosen.settings("elo", elo)
     no_pairs = {"judged_pairs": 0}
-    no_calls = {"calls": 0}
+    llm_summary: dict[str, Any] = {"calls": 0}
     if not (queries.split == "train").any():
-        return ColumnShards(), no_pairs, no_calls
+        return ColumnShards(), no_pairs, llm_summary
     candidates = candidates.joined(evidence)
     texts: dict[str, Any] = {
         "query_texts": dict(zip(queries.query_id, queries.text, strict=True)),
@@ -133,7 +132,6 @@ def judge_candidates(
         "seed": seed,
     }
     answers = None
-    llm_summary: dict[str, Any] = no_calls
     if params.llm is not None and chosen.judged:
         from anmi.judging.llm import LLMJudge, Reader
 
@@ -141,7 +139,7 @@ def judge_candidates(
         llm = LLMJudge(reader=reader, threshold=doubt_threshold(chosen), **texts)
         answers = llm.fit(candidates)
         llm_summary = llm.summary
-    by_elo = chosen.requires & OF_ELO and elo.judges.get("cross")
+    by_elo = chosen.requires & OF_ELO and chosen.settings("elo", elo).judges.get("cross")
     if not (by_elo or chosen.requires & (OF_CROSS_ENCODER - OF_ELO)):
         columns = ColumnShards() if answers is None else add_columns(engine, answers, candidates)
         return columns, no_pairs, llm_summary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
@@ -27,6 +27,7 @@ from anmi.evaluation.significance import compare_all, interval, intervals
 from anmi.pipelines.evaluation.search import labelled_share, queries_of_split
 from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.retrieval.encoders import Encoder, place_of
+from anmi.retrieval.kinds import EncoderSettings
 from anmi.search.hybrid import HYBRID
 from anmi.store import Store
 
@@ -348,11 +349,7 @@ def measure_knowledge(
     for system, settings in encoders.items():
         metrics[system] = _linked(runs[runs.system == system], truth, about, draws)
         if len(pairs):
-            # As with runs, the vectors of a model that is seen once are not kept.
-            vectors = store if system == "zero_shot" else None
-            opened = Encoder(settings, store.path / "models", vectors)
-            encode = partial(opened.encode, description=f"encoding variants for {system}")
-            metrics[system] |= _told_apart(pairs, encode, draws)
+            metrics[system] |= _told_apart(pairs, system, settings, store, draws)
     depth = params.neighbours
     near = neighbours(runs[runs.system == recipe], truth, graph, ids, depth=depth)
     return metrics, {
@@ -380,11 +377,19 @@ def _linked(
 
 
 def _told_apart(
-    pairs: pd.DataFrame, encode: Callable[..., Any], draws: Mapping[str, Any]
+    pairs: pd.DataFrame,
+    system: str,
+    settings: EncoderSettings,
+    store: Store,
+    draws: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return how often facts are nearer than false ones, over all pairs and by kind."""
     from anmi.evaluation import factuality
 
+    # As with runs, the vectors of a model that is seen once are not kept.
+    vectors = store if system == "zero_shot" else None
+    opened = Encoder(settings, store.path / "models", vectors)
+    encode = partial(opened.encode, description=f"encoding variants for {system}")
     similarities = factuality.pair_similarities(pairs, encode)
     table = factuality.factuality(pairs, *similarities, **draws)
     rows = {str(kind): row for kind, row in table.to_dict("index").items()}

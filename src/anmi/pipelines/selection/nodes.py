@@ -207,13 +207,12 @@ def summarise_selection(
 
     negatives = recipes.get(recipe).negatives
     labelled = training_rows[training_rows.origin == "qrels"]
-    collection = info["collection"]
-    source_of = values_by_id(queries, "query_id", "source", collection)
+    source_of = values_by_id(queries, "query_id", "source", info["collection"])
     document_ids = corpus.document_id.tolist()
     ranges = diagnostics.ranges(selection, diagnostics.SCORE_COLUMNS)
     measures: dict[str, Any] = {
         "distributions": diagnostics.Distributions(ranges),
-        "by_source": diagnostics.BySource(training_rows, source_of, collection),
+        "by_source": diagnostics.BySource(training_rows, source_of, info["collection"]),
         "origins": diagnostics.Origins(),
         "funnel": diagnostics.Funnel(negatives),
         "expected": diagnostics.Expected(fused_judge),
@@ -229,10 +228,8 @@ def summarise_selection(
     measured.setdefault("marked", None)
     _log_measured(measured)
     false_negatives = None
-    if len(equivalents) and negatives:
-        query_rows = labelled.drop_duplicates("query_id")
-        false_negatives = diagnostics.false_negatives(query_rows, equivalents, qrels)
-        false_negatives |= {"of": "selected", "judge": provenance(fused_judge)}
+    if negatives:
+        false_negatives = _false_negatives(labelled, equivalents, qrels, fused_judge)
     is_full = labelled.negative_ids.map(len) >= negatives
     return {
         "recipe": recipe,
@@ -243,6 +240,22 @@ def summarise_selection(
         "false_negatives": false_negatives,
         **measured,
     }
+
+
+def _false_negatives(
+    labelled: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
+    fused_judge: dict[str, Any],
+) -> dict[str, Any] | None:
+    """Return how many selected negatives are relevant, None where the truth is not known."""
+    from anmi.evaluation import diagnostics
+
+    if equivalents.empty:
+        return None
+    query_rows = labelled.drop_duplicates("query_id")
+    counts = diagnostics.false_negatives(query_rows, equivalents, qrels)
+    return counts | {"of": "selected", "judge": provenance(fused_judge)}
 
 
 def _log_measured(measured: dict[str, Any]) -> None:
