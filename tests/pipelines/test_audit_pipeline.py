@@ -1,4 +1,4 @@
-"""What the audit's wiring promises: the truth stays out of the mining, and the main way stays alone."""
+"""The audit's wiring: the truth stays out of the mining, and the main way stays alone."""
 
 from __future__ import annotations
 

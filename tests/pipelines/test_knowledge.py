@@ -21,7 +21,7 @@ LANDS = ["italy", "france", "norway", "switzerland"]
 
 
 def collection() -> dict[str, Any]:
-    """A document per city: the first of a training query, the others of queries that are held out."""
+    """A document per city: the first of a training query, the others of held-out queries."""
     ids = [f"d{i}" for i in range(4)]
     texts = [f"{city} {land}" for city, land in zip(CITIES, LANDS, strict=True)]
     queries = ["t0", "q1", "q2", "q3"]

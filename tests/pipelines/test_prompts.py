@@ -1,4 +1,4 @@
-"""Prompts and inner products from mining to the search, against what sentence-transformers give for a folder."""
+"""Prompts and inner products from mining to the search, against sentence-transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every recipe that comes with the project, mined through the real nodes: what it does not read costs nothing."""
+"""Every shipped recipe, mined through the real nodes: what it does not read costs nothing."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def knowledge() -> Knowledge:
 def mine(
     tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], Path]
 ) -> Callable[[str], DataCatalog]:
-    """A function that mines the collection with a recipe, on artifacts as the project saves them."""
+    """A function that mines the collection with a recipe, on artifacts as a run saves them."""
     params: dict[str, Any] = {
         "collection": "mine",
         "encoder": "static",

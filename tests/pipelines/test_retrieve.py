@@ -34,7 +34,7 @@ BOOK = recipe_book(
 
 @pytest.fixture(scope="module")
 def merge() -> Merge:
-    """A function that mines a small random collection; words of a document are those of its number."""
+    """A function that mines a small random collection."""
     rng = np.random.default_rng(0)
     words = np.array([f"word{i}" for i in range(30)])
     corpus = corpus_of([" ".join(rng.choice(words, 8)) for _ in range(DOCUMENTS)])

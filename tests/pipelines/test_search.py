@@ -1,4 +1,4 @@
-"""The nodes that make the search and let all systems rank: with labels, and with pseudo-queries in their place."""
+"""The nodes that make the search and let all systems rank, by labels and by pseudo-queries."""
 
 from __future__ import annotations
 
