@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from unittest import mock
 
+import yaml
 from click.testing import CliRunner, Result
 from tests.corpus.conftest import Folder
 
@@ -214,10 +215,6 @@ def _at_home(data: str, store: str) -> Any:
         os.chdir(before)
 
 
-def _of_parameters(rows: dict[str, tuple[str, ...]]) -> list[Case]:
-    return [Case(f"--params {text}", mentions, text) for text, mentions in rows.items()]
-
-
 def _of_files(rows: dict[str, tuple[Spoil, tuple[str, ...]]], reader: str = "beir") -> list[Case]:
     return [
         Case(name, mentions, reader, spoil, "reader") for name, (spoil, mentions) in rows.items()
@@ -225,143 +222,14 @@ def _of_files(rows: dict[str, tuple[Spoil, tuple[str, ...]]], reader: str = "bei
 
 
 _SEED = ('"seed"', "a whole number from 0 to 2**32 - 1", "not")
-_YAML = ("cannot be read", "conf/local/parameters.yml")
-_NUMBER = ("a number was expected, not true",)
 _RESERVED = ("results use the name for another system", "call the recipe otherwise")
-_BRANCH = ("settings by name were expected",)
 
-PARAMETERS: Final = _of_parameters(
-    {
-        "seed=abc": _SEED,
-        "seed=-1": _SEED,
-        "seed=1.5": _SEED,
-        "seed=null": _SEED,
-        "seed='1'": _SEED,
-        "seed.a=1": _SEED,
-        "final=no": ("one of auto, always, never was expected",),
-        "seed[0]=3": _SEED,
-        "seed=4294967296": _SEED,
-        "seed=.nan": ('"seed"', "finite"),
-        "recipe=[1]": ('"recipe"', "the name of a recipe"),
-        "recipe=2024": ('"recipe"', "quotes"),
-        "recipe='*'": ('no recipe "*"', "anmi_2_1"),
-        "recipe=anmi_21": ('"anmi_21"', 'did you mean "anmi_2_1"'),
-        "encoder=null": ('"encoder"', "static"),
-        "encoder=3": ('"encoder"', "ORG/NAME"),
-        "encoder=statics": ('"statics"', 'did you mean "static"'),
-        "encoder=./nowhere": ("nowhere", "folder"),
-        "encoder=a/b/c": ("a/b/c", "not a folder"),
-        "collection=3": ('"collection"', "quotes"),
-        "collection=": ('"collection"', "beir:DIR"),
-        "collection=bier:x": ('"bier:x"', 'did you mean "beir"'),
-        "collection=beir:": ('"collection"', "beir:DIR"),
-        "collection=beir": ("lacks its place", "beir:DIR"),
-        "collection='pairs:'": ("lacks its place", "pairs:GLOB"),
-        "collection=true": ('"collection"',),
-        "collection=beir:{place}/none": ("none", "is not a folder"),
-        "collection=beir:{place}/mine/corpus.jsonl": ("corpus.jsonl is not a folder",),
-        "collection=docs:{place}/**/*.none": ("*.none",),
-        "ingestion.columns.text=3": ('"ingestion.columns.text"', "string"),
-        "collection=kg:{place}/none": ("none", "folder"),
-        "collection=pairs:{place}/*.none": ("*.none",),
-        "collection=api_docs:x": ("api_docs", "nothing after the name"),
-        "collection=beir:~nobody9/x": ("~nobody9",),
-        "collection=ir_datasets:no/such/one": ("no/such/one",),
-        "audit_judges_for=foo": ('no recipe "foo"',),
-        "audit_judges_for=3": ('"audit_judges_for"',),
-        "recipe=*": _YAML,
-        "collection={a": _YAML,
-        'collection="abc': _YAML,
-        "collection=${a": _YAML,
-        "encoder=a\0b": _YAML,
-        "recipe=a: b: c": _YAML,
-        "collection=${nothing}": ('"collection"', "nothing", "cannot be resolved"),
-        "collection=${oc.env:ANMI_NOPE}": ('"collection"', "ANMI_NOPE", "environment"),
-        "recipe=${globals:nope}": ('"recipe"', "nope"),
-        "recipe=${nope:x}": ('"recipe"', "nope"),
-        "collection=beir:a,b": ("`b`", "conf/local/parameters.yml"),
-        "seed": ("`seed`", "separated by `=`"),
-        "=3": ("cannot be an empty string",),
-        ".=3": ('no parameter ""',),
-        "colection=x": ('"colection"', 'did you mean "collection"'),
-        "se[0]=3": ('"se"', 'did you mean "seed"'),
-        "bm26.k1=1": ('"bm26"', 'did you mean "bm25"'),
-        "denoising.cross_encoder.fold=3": (
-            '"denoising.cross_encoder.fold"',
-            'did you mean "folds"',
-        ),
-        "elo.candidates=50": ('"elo.candidates"', "depth"),
-        "training.options.epoch=3": ("epoch", 'did you mean "epochs"'),
-        "bm25=": ('"bm25"', *_BRANCH),
-        "bm25=3": ('"bm25"', *_BRANCH),
-        "engine=null": ('"engine"', *_BRANCH),
-        "recipes=3": ('"recipes"', *_BRANCH),
-        "elo.judges=null": ('"elo.judges"', *_BRANCH),
-        "training.options=3": ('"training.options"', *_BRANCH),
-        "recipes.mine=3": ('"recipes.mine"', *_BRANCH),
-        "recipes.anmi.training=[1]": ("--params", *_BRANCH),
-        "bm25.k1=high": ("bm25.k1", "number"),
-        "bm25.k1=.nan": ('"bm25.k1"', "finite"),
-        "bm25.depth=0": ('"bm25.depth"', "greater than or equal to 1"),
-        "bm25.depth=true": ('"bm25.depth"', *_NUMBER),
-        "bm25.depth=1.5": ('"bm25.depth"', "integer"),
-        "evaluation.cutoffs=[true]": ('"evaluation.cutoffs.0"', *_NUMBER),
-        "bm25.tokenizer=foo": ('"bm25.tokenizer"', "'snowball'"),
-        "dense.index=faiss": ('"dense.index"', "'hnsw'"),
-        "consistency.top=0": ('"consistency.top"',),
-        "denoising.depth=-3": ('"denoising.depth"',),
-        "elo.degree=3": ('"elo.degree"', "multiple of 2"),
-        "elo.judges.foo=1": ('"foo"', "no stage measures"),
-        "elo.pairwise_judges.x=1": ('"x"', "describe"),
-        "evaluation.cutoffs=[]": ('"evaluation.cutoffs"', "at least 1"),
-        "evaluation.cutoffs=5": ('"evaluation.cutoffs"', "tuple"),
-        "ingestion.dev_share=0.9": ("dev_share 0.9", "test_share 0.2", "lower them"),
-        "engine=spark": ("'spark'",),
-        "search.parts=[]": ('"search.parts"', "auto", "bm25, trained, corpus, network"),
-        "search.parts=3": ('"search.parts"', "auto", "bm25, trained, corpus, network"),
-        "search.parts=[netwrk]": ('"search.parts"', 'did you mean "network"'),
-        "search.weights.bm52=1": ('"bm52"', "none of search.parts", 'did you mean "bm25"'),
-        "search.weights.network=1": ('"network"', "none of search.parts", "bm25, trained"),
-        "search.weights.bm25=0.7": ("search.weights add up to 0.7", "1 was expected"),
-        "search.weights.bm25=2": ('"search.weights.bm25"', "less than or equal to 1"),
-        "evaluation.hybrid.depth=5": ('"evaluation.hybrid"',),
-        "training.options.epochs=0": (
-            '"training.options"',
-            '"epochs"',
-            "greater than or equal to 1",
-        ),
-        "training.options.loss=infonse": ('"infonse"', 'did you mean "infonce"'),
-        "training.options.loss.debiased.tau_pls=0.1": ('"tau_pls"', 'did you mean "tau_plus"'),
-        "training.options.learning_rate=.inf": ('"training.options.learning_rate"', "finite"),
-        "retrain.model=a b": ('"retrain.model"', "pattern"),
-        "audit.recipe=anmi_21": ('did you mean "anmi_2_1"',),
-        "recipes.bm25.extends=anmi": ("bm25", *_RESERVED),
-        "recipes.champion.extends=anmi": ("champion", *_RESERVED),
-        "recipes.network.extends=anmi": ("network", *_RESERVED),
-        "recipes.mine.extends=mine": ("mine", "circle"),
-        "recipes.mine.extends=anmy": ('"anmy"', 'did you mean "anmi"'),
-        "recipes.mine.steps=top": ('"recipes.mine', "required"),
-        "recipes.anmi.negatives=-1": ('"recipes.anmi.negatives"',),
-        "recipes.anmi.negative=3": ('"negative"',),
-        "recipes.mine.extends=anmi,recipes.mine.steps.topp=null": ('"topp"', 'did you mean "top"'),
-        "recipes.mine.extends=anmi,recipes.mine.steps.top.by=elo_gapp": (
-            '"elo_gapp"',
-            "no stage measures",
-        ),
-        "recipes.mine.extends=in_batch,recipes.mine.negatives=15": (
-            "mine",
-            "no step draws its 15 negatives",
-        ),
-        "recipes.a/b.extends=anmi": ("a/b", "letters, digits"),
-        "recipes.anmi.training.epochs=0": ('"anmi"', '"epochs"'),
-        "recipes.anmi.training.los=0": ('"los"', 'did you mean "loss"'),
-        "recipes.naive_top.training.loss=hybrid": (
-            '"naive_top" trains on elo',
-            "does not mine",
-            "reads: [elo]",
-        ),
-    }
-)
+PARAMETERS: Final = [
+    Case(f"--params {text}", tuple(mentions), text)
+    for text, mentions in yaml.safe_load(
+        Path(__file__).with_name("bad_parameters.yml").read_text(encoding="utf-8")
+    ).items()
+]
 
 
 def _document(number: int, **fields: Any) -> Spoil:
