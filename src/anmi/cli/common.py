@@ -244,7 +244,7 @@ class Saved:
         return {name: self._catalog.get(name).place() for name in names if self.has(name)}
 
     def whereabouts(self, name: str) -> dict[str, str]:
-        """Return ``collection, recipe, run, date`` of a dataset's run, and a ``notice`` of later ones."""
+        """Return ``collection, recipe, run, date`` of a dataset, and a ``notice`` of later runs."""
         run = str(self._catalog.get(name).resolve_load_version())
         record = self.runs.read(run)
         parameters = record.get("parameters", {}) | record.get("made_from", {})

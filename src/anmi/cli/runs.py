@@ -81,7 +81,8 @@ def resumable(run_records: Runs, run_id: str | None) -> dict[str, Any]:
         unfinished = [record for record in run_records.all() if record["status"] in UNFINISHED]
         if not unfinished:
             raise AnmiError(
-                f"no run under {run_records.root} was killed or has failed: there is nothing to resume"
+                f"no run under {run_records.root} was killed or has failed: there is nothing to"
+                " resume"
             )
         return unfinished[-1]
     record = run_records.get(run_id)

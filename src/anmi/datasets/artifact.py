@@ -62,22 +62,22 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         self._protocol, path = get_protocol_and_path(filepath, version)
         self.metadata = metadata
         self._url = filepath
-        self._kept: Path | None = None
-        # What is known to be as it was saved.
-        self._sound: PurePosixPath | None = None
+        self._download_folder: Path | None = None
+        # The version whose files were compared with what was saved, and the one saved last.
+        self._checked: PurePosixPath | None = None
         self._saved: PurePosixPath | None = None
-        # Of what was saved last, see measured().
+        # Files, bytes and digest of what was saved last, see measured().
         self.written: dict[str, Any] = {}
         # What was read last, for those that keep it until Kedro releases them.
-        self._opened: tuple[Path, Any] | None = None
+        self._cached: tuple[Path, Any] | None = None
         self._fs = None if self._protocol == "file" else buckets.file_system(filepath)
         exists = None if self._fs is None else self._remote_exists
-        listed = self._local_versions if self._fs is None else self._remote_versions
-        super().__init__(PurePosixPath(path), version, exists, listed)
+        glob = self._local_versions if self._fs is None else self._remote_versions
+        super().__init__(PurePosixPath(path), version, exists, glob)
 
     @abstractmethod
     def _write(self, data: Any, path: Path) -> Mapping[str, str] | None:
-        """Write ``data`` to a local path that does not exist yet; return hashes of files that are known already."""
+        """Write ``data`` to a new local path; return the hashes of files that are at hand."""
 
     @abstractmethod
     def _read(self, path: Path) -> Any:
@@ -86,12 +86,10 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     def save(self, data: Any) -> None:
         """Write the artifact; nothing is seen of it before it is complete."""
         target = self._get_save_path()
-        self._saved = self._sound = self._opened = None
+        self._saved = self._checked = self._cached = None
         local = Path(target) if self._fs is None else self._copy_of(target)
-        place, setting = (
-            (self._filepath, "ANMI_DATA_ROOT") if self._fs is None else (local, "TMPDIR")
-        )
-        with disk_errors(place, setting), aside(local) as path:
+        variable = "ANMI_DATA_ROOT" if self._fs is None else "TMPDIR"
+        with disk_errors(local, variable), aside(local) as path:
             self.written = measured(path, self._write(data, path))
         if self._fs is not None:
             buckets.upload(self._fs, local, str(target), self._place_of(target))
@@ -99,11 +97,10 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         self._saved = target
 
     def discard(self) -> None:
-        """Remove what lies where ``save`` would write to, so that it can; it counts as absent from the start on."""
+        """Remove what lies where ``save`` writes to; it counts as absent at once."""
         version = self.resolve_save_version()
-        buckets.remove(
-            self._place_of(self._get_versioned_path(version) if version else self._filepath)
-        )
+        path = self._get_versioned_path(version) if version else self._filepath
+        buckets.remove(self._place_of(path))
         if self._fs is not None:
             self._fs.invalidate_cache(str(self._filepath))
 
@@ -116,33 +113,33 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
             It is damaged.
         """
         local = self.local_copy()
-        if self._opened is None or self._opened[0] != local:
+        if self._cached is None or self._cached[0] != local:
             try:
-                found = self._read(local)
+                data = self._read(local)
             except (AnmiError, DatasetError, ImportError, MemoryError):
                 raise
             except Exception as error:
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
                 raise AnmiError(f"{self.place()} cannot be read ({reason}): {_AGAIN}") from error
-            if not self._is_kept(local):
-                return found
-            self._opened = local, found
-        return self._shared(self._opened[1])
+            if not self._is_cached(local):
+                return data
+            self._cached = (local, data)
+        return self._shared(self._cached[1])
 
-    def _is_kept(self, path: Path) -> bool:
-        """Tell whether what is read stays for all nodes that read it, which therefore must not change it."""
+    def _is_cached(self, path: Path) -> bool:
+        """Tell whether all nodes are given the same object, which they must not change."""
         return False
 
-    def _shared(self, found: Any) -> Any:
-        """Return what a node is given of what is kept."""
-        return found
+    def _shared(self, data: Any) -> Any:
+        """Return what a node is given of cached data."""
+        return data
 
     def place(self) -> str:
         """Return where the artifact lies that would be loaded: a path, or a URL."""
         return self._place_of(self._get_load_path())
 
     def local_copy(self) -> Path:
-        """Return a local path of the artifact that would be loaded, after downloading it where it is remote."""
+        """Return a local path of the artifact that ``load`` reads, downloading a remote one."""
         source: PurePosixPath = self._get_load_path()
         local = Path(source) if self._fs is None else self._copy_of(source)
         if self._fs is not None and self._version and local.exists():
@@ -156,21 +153,20 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         return local
 
     def _check(self, source: PurePosixPath, local: Path) -> None:
-        """Compare a version with what was noted when it was saved, once; of an old one no hash may be known."""
-        if self._version is None or self._sound == source:
+        """Compare a version once with what was noted when it was saved, if anything was."""
+        if self._version is None or self._checked == source:
             return
         version = source.parent.name
         noted = self.written if self._saved == source else saved_record(self._url, version)
         if noted:
-            found = measured(local)
-            if any(
-                noted.get(fact, found[fact]) != found[fact] for fact in ("files", "bytes", "digest")
-            ):
+            current = measured(local)
+            facts = [fact for fact in ("files", "bytes", "digest") if fact in noted]
+            if any(noted[fact] != current[fact] for fact in facts):
                 raise AnmiError(
                     f"{self._place_of(source)} is damaged, since it is not what run {version}"
                     f" saved: {_AGAIN}"
                 )
-        self._sound = source
+        self._checked = source
 
     def _place_of(self, path: PurePosixPath) -> str:
         """Return a path as people write it, with the protocol of the catalog entry."""
@@ -178,17 +174,17 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         return str(path) if self._fs is None else self._url.rstrip("/") + version
 
     def _copy_of(self, path: PurePosixPath) -> Path:
-        if self._kept is None:
-            self._kept = Path(tempfile.mkdtemp(dir=room("anmi-downloads-")))
-        return self._kept / path.relative_to(self._filepath.parent)
+        if self._download_folder is None:
+            self._download_folder = Path(tempfile.mkdtemp(dir=room("anmi-downloads-")))
+        return self._download_folder / path.relative_to(self._filepath.parent)
 
     def _remote_exists(self, path: str) -> bool:
         assert self._fs is not None
-        found = f"{path}/{buckets.COMPLETE}" if self.is_folder else path
+        marker = f"{path}/{buckets.COMPLETE}" if self.is_folder else path
         with buckets.in_one_sentence(self._url):
             # What other processes have written since is not in the cache.
-            self._fs.invalidate_cache(found)
-            return bool(self._fs.exists(found))
+            self._fs.invalidate_cache(marker)
+            return bool(self._fs.exists(marker))
 
     def _local_versions(self, _: str = "") -> list[str]:
         """Return the paths of all versions; brackets in the data root are no wildcards."""
@@ -222,7 +218,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         return bool(self._exists_function(str(self._get_versioned_path(version))))
 
     def versions(self) -> Iterator[str]:
-        """Yield the versions that are there, the newest first; each look at a bucket is a request."""
+        """Yield the saved versions, the newest first; each look at a bucket is a request."""
         for path in sorted(self._glob_function(str(self._get_versioned_path("*"))), reverse=True):
             if self._exists_function(path):
                 yield PurePosixPath(path).parent.name
@@ -240,17 +236,17 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
 
     def _release(self) -> None:
         super()._release()
-        self._opened = None
-        if self._kept is not None:
-            shutil.rmtree(self._kept, ignore_errors=True)
-            self._kept = None
+        self._cached = None
+        if self._download_folder is not None:
+            shutil.rmtree(self._download_folder, ignore_errors=True)
+            self._download_folder = None
 
     def _describe(self) -> dict[str, Any]:
         return {"filepath": self._filepath, "protocol": self._protocol, "version": self._version}
 
 
 def saved_record(url: str, version: str) -> dict[str, Any]:
-    """Return what a run noted of what it saved there, at ``<data>/<layer>/<dataset>``; empty where nothing is known."""
+    """Return what a run noted of an artifact at ``<data>/<layer>/<dataset>``; else nothing."""
     root, _, name = f"./{url}".rsplit("/", 2) if url.count("/") < 2 else url.rsplit("/", 2)
     saved = record_of(root, version).get("saved", {})
     noted = saved.get(name) or saved.get(name.rpartition(".")[0], {})
@@ -270,15 +266,13 @@ def record_of(root: str, run_id: str) -> dict[str, Any]:
     if text is None:
         return {}
     try:
-        found = dict(json.loads(text))
-        whole = found.pop("digest", None) in (None, hash_value(found))
-        noted = [found[kind] for kind in ("loaded", "saved")]
-        noted += [entry for each in noted for entry in each.values()]
-        known = {"start", "status"} <= found.keys() and all(
-            isinstance(entry, dict) for entry in noted
-        )
-        if whole and known and found["run_id"] == run_id:
-            return found
+        record = dict(json.loads(text))
+        is_whole = record.pop("digest", None) in (None, hash_value(record))
+        entries = [*record["loaded"].values(), *record["saved"].values()]
+        has_fields = {"start", "status"} <= record.keys()
+        is_record = has_fields and all(isinstance(entry, dict) for entry in entries)
+        if is_whole and is_record and record["run_id"] == run_id:
+            return record
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
     raise AnmiError(
@@ -295,7 +289,7 @@ _Preview = TypeVar("_Preview", bound=Callable[..., Any])
 
 
 def where_made(preview: _Preview) -> _Preview:
-    """Make a preview None where no run has made the dataset, of which Kedro-Viz would warn in five lines each."""
+    """Make a preview None where nothing was saved; Kedro-Viz would warn in five lines."""
 
     @wraps(preview)
     def shown(self: ArtifactDataset, **options: Any) -> Any:
@@ -305,7 +299,7 @@ def where_made(preview: _Preview) -> _Preview:
 
 
 def table_preview(rows: pd.DataFrame) -> TablePreview:
-    """Return rows as texts, since lists and missing values are no JSON; long ones and numbers are cut."""
+    """Return rows as short texts, since lists and missing values are no JSON."""
 
     def short(value: Any) -> str:
         text = f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Datasets of files and folders, never seen half-written: tables, JSON, text, arrays, and shards of candidates."""
+"""Datasets of files and folders: tables, JSON, text, arrays, and shards of candidates."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _SMALL: Final = 64 << 20
 
 
 class TableDataset(ArtifactDataset):
-    """One pandas table as a Parquet file, without its index; a small one, which many nodes ask for, is read once."""
+    """One pandas table as a Parquet file, without its index; a small one is read once a run."""
 
     def _write(self, data: Any, path: Path) -> None:
         data.to_parquet(path, index=False, compression="zstd", write_page_checksum=True)
@@ -85,12 +85,12 @@ class TableDataset(ArtifactDataset):
 
         return pd.read_parquet(path, page_checksum_verification=True)
 
-    def _is_kept(self, path: Path) -> bool:
+    def _is_cached(self, path: Path) -> bool:
         return path.stat().st_size <= _SMALL
 
-    def _shared(self, found: Any) -> Any:
+    def _shared(self, data: Any) -> Any:
         # Copy-on-write: what a node does to its copy reaches no other.
-        return found.copy(deep=False)
+        return data.copy(deep=False)
 
     @where_made
     def preview(self, nrows: int = 5) -> TablePreview:
@@ -105,7 +105,7 @@ class TableDataset(ArtifactDataset):
 
 
 class TrainingRowsDataset(TableDataset):
-    """Training rows as a Parquet file: written from rows that hold documents by number, read as a pandas table."""
+    """Training rows as a Parquet file: saved with documents by number, loaded as a table."""
 
     def _write(self, data: TrainingRows, path: Path) -> None:
         data.save(path)
@@ -118,10 +118,10 @@ class TrainingRowsDataset(TableDataset):
 
 
 class NumpyDataset(ArtifactDataset):
-    """One array as a ``.npy`` file; ``memory_mapped`` loads a read-only view of the file instead of a copy of it."""
+    """One array as a ``.npy`` file; ``memory_mapped`` loads a read-only view of it."""
 
-    def __init__(self, *, memory_mapped: bool = False, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, memory_mapped: bool = False, **options: Any) -> None:
+        super().__init__(**options)
         self._memory_mapped = memory_mapped
 
     def _write(self, data: Any, path: Path) -> None:
@@ -143,10 +143,10 @@ def resolve_loader(dotted: str) -> Callable[[Path], Any]:
             f"loader {dotted!r} is not allowed: it must be a public name inside the anmi package"
         )
     with suppress(ImportError, AttributeError):
-        found: Any = pkgutil.resolve_name(dotted)
+        loader: Any = pkgutil.resolve_name(dotted)
         # Modules of this package may hold names that they imported from elsewhere.
-        if callable(found) and str(getattr(found, "__module__", "")).split(".")[0] == "anmi":
-            return cast("Callable[[Path], Any]", found)
+        if callable(loader) and str(getattr(loader, "__module__", "")).split(".")[0] == "anmi":
+            return cast("Callable[[Path], Any]", loader)
     raise DatasetError(f"loader {dotted!r} does not exist")
 
 
@@ -161,8 +161,8 @@ class FolderDataset(ArtifactDataset):
 
     is_folder: ClassVar[bool] = True
 
-    def __init__(self, *, loader: str | None = None, sealed: bool = False, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, loader: str | None = None, sealed: bool = False, **options: Any) -> None:
+        super().__init__(**options)
         self._loader = loader
         self._sealed = sealed
 
@@ -188,12 +188,12 @@ class FolderDataset(ArtifactDataset):
     def _read(self, path: Path) -> Any:
         return resolve_loader(self._loader)(path) if self._loader else path
 
-    def _is_kept(self, path: Path) -> bool:
+    def _is_cached(self, path: Path) -> bool:
         return bool(self._loader)
 
 
 class StoreDataset(AbstractDataset[Any, Any]):  # type: ignore[misc]
-    """The content-addressed cache of embeddings and judgments, opened once per run and shared by the nodes.
+    """The content-addressed cache of embeddings and judgments, shared by the nodes of a run.
 
     It is a cache and not an artifact: it has no versions, and nodes write into it rather than save
     it.
@@ -280,7 +280,7 @@ class CandidateShardsDataset(ArtifactDataset):
 
 
 class ColumnsDataset(CandidateShardsDataset):
-    """The columns that a stage adds to candidates, one Parquet file per block and nothing of the block itself.
+    """The columns that a stage adds to candidates, one Parquet file a block.
 
     A stage that had nothing to add leaves no part. Loading returns
     :class:`anmi.candidates.ColumnShards`, which :meth:`anmi.candidates.CandidateShards.joined`

@@ -1,4 +1,4 @@
-"""The MLflow Model Registry: versions of a retriever, and the aliases ``champion`` and ``challenger``.
+"""The MLflow Model Registry: versions of a retriever, ``champion`` and ``challenger`` among them.
 
 Through the client only, so that nothing global is set. A version is a folder that
 ``mlflow.sentence_transformers.load_model("models:/NAME@champion")`` reads, or
@@ -48,7 +48,7 @@ _EXAMPLE: Final = ["mean of an array ignoring nan"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A version of a registered model, the MLflow run that made it, what was noted of it, and when in UTC."""
+    """A version of a registered model: the MLflow run that made it, its tags, and when, in UTC."""
 
     name: str
     version: int
@@ -77,9 +77,9 @@ def connect(uri: str) -> Any:
         if not database.exists():
             # Tables are made for seconds; a run that is stopped meanwhile is to leave none rather
             # than half of them.
-            with aside(database) as made:
-                maker = MlflowClient(tracking_uri=f"sqlite:///{made}")
-                maker._tracking_client.store.engine.dispose()
+            with aside(database) as new_database:
+                client = MlflowClient(tracking_uri=f"sqlite:///{new_database}")
+                client._tracking_client.store.engine.dispose()
         return MlflowClient(tracking_uri=uri)
 
 
@@ -100,13 +100,13 @@ class ModelRegistry:
         with registry_errors(uri):
             self.client = connect(uri)
 
-    def _ask(self, method: str, *given: Any, **named: Any) -> Any:
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call the client; None where something is not there, or is there already."""
         from mlflow.exceptions import MlflowException
 
         with registry_errors(self.uri):
             try:
-                return getattr(self.client, method)(*given, **named)
+                return getattr(self.client, method)(*arguments, **options)
             except MlflowException as error:
                 if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"):
                     raise
@@ -114,18 +114,14 @@ class ModelRegistry:
 
     def names(self) -> list[str]:
         """Return the names of all registered models."""
-        return sorted(
-            model.name for model in self._ask("search_registered_models", max_results=1000)
-        )
+        models = self._call("search_registered_models", max_results=1000)
+        return sorted(model.name for model in models)
 
     def aliases(self, name: str) -> dict[str, int]:
         """Return the versions by alias; empty where the model is not registered."""
-        model = self._ask("get_registered_model", name)
-        return (
-            {}
-            if model is None
-            else {alias: int(version) for alias, version in model.aliases.items()}
-        )
+        model = self._call("get_registered_model", name)
+        aliases = {} if model is None else model.aliases
+        return {alias: int(version) for alias, version in aliases.items()}
 
     def at(self, name: str, alias: str) -> Entry | None:
         """Return the version that has the alias."""
@@ -134,83 +130,88 @@ class ModelRegistry:
 
     def entry(self, name: str, version: int) -> Entry:
         """Return a version; that there is none of the number is an AnmiError."""
-        found = self._ask("get_model_version", name, str(version))
-        if found is None:
+        model_version = self._call("get_model_version", name, str(version))
+        if model_version is None:
             raise AnmiError(
                 f'"{name}" has no version {version}: `kedro anmi champion --model {name}` lists'
                 " them"
             )
-        return _entry(found)
+        return _entry(model_version)
 
     def entries(self, name: str) -> list[Entry]:
         """Return all versions, the newest first."""
-        found = self._ask("search_model_versions", f"name='{name}'", max_results=_MOST_VERSIONS)
-        return sorted(map(_entry, found), key=lambda entry: -entry.version)
+        condition = f"name='{name}'"
+        versions = self._call("search_model_versions", condition, max_results=_MOST_VERSIONS)
+        return sorted(map(_entry, versions), key=lambda entry: -entry.version)
 
     def register(self, name: str, folder: Path, tags: Mapping[str, Any]) -> Entry:
-        """Log a folder of :func:`model_folder`, make it a version and let ``challenger`` stand for it."""
+        """Log a folder of :func:`model_folder`, and make it a version, the challenger."""
         if self.run is None:
             raise AnmiError(
                 "a model is registered by a tracked run: set `enabled: true` in mlflow.yml"
             )
-        found = digest(folder)
-        # By content, so that a run that is tried again never changes the files of a version that is
-        # there.
-        place = f"model/{found[:12]}"
-        self._ask("create_registered_model", name)
+        content = digest(folder)
+        # By content: a run that is tried again never changes the files of an earlier version.
+        place = f"model/{content[:12]}"
+        self._call("create_registered_model", name)
         with registry_errors(self.uri):
             self.client.log_artifacts(self.run, str(folder), place)
-            noted = {key: str(value) for key, value in {**tags, DIGEST: found}.items()}
+            texts = {tag: str(value) for tag, value in {**tags, DIGEST: content}.items()}
             # Where the files are, as MLflow's own functions say it: of runs:/ its page of a version
             # shows no signature.
             source = f"{self.client.get_run(self.run).info.artifact_uri}/{place}"
-            made = self.client.create_model_version(name, source, self.run, noted)
-        self._ask("set_registered_model_alias", name, CHALLENGER, made.version)
-        return _entry(made)
+            model_version = self.client.create_model_version(name, source, self.run, texts)
+        self._call("set_registered_model_alias", name, CHALLENGER, model_version.version)
+        return _entry(model_version)
 
     def note(self, entry: Entry, tag: str, value: str | None) -> None:
         """Set a tag of a version; None removes it."""
         if value is not None:
-            self._ask("set_model_version_tag", entry.name, str(entry.version), tag, value)
+            self._call("set_model_version_tag", entry.name, str(entry.version), tag, value)
         elif tag in entry.tags:
-            self._ask("delete_model_version_tag", entry.name, str(entry.version), tag)
+            self._call("delete_model_version_tag", entry.name, str(entry.version), tag)
 
-    def set_champion(self, entry: Entry, before: Entry | None) -> None:
+    def set_champion(self, entry: Entry, replaced: Entry | None) -> None:
         """Make a version champion; what a first crowning remembers is the way back.
 
         A champion whose weights are those of the one before takes over that one's memory: going
         back to an equal model would change nothing.
         """
         if PREVIOUS not in entry.tags:
-            same = before is not None and before.tags.get("fingerprint") == entry.tags.get(
-                "fingerprint", ""
-            )
-            previous = None if before is None else before.previous if same else before.version
+            previous = None
+            if replaced is not None:
+                fingerprints = [version.tags.get("fingerprint") for version in (replaced, entry)]
+                is_equal = fingerprints[0] == fingerprints[1] is not None
+                previous = replaced.previous if is_equal else replaced.version
             self.note(entry, PREVIOUS, _FIRST if previous is None else str(previous))
         # Last, so that a champion that can be seen has its memory.
-        self._ask("set_registered_model_alias", entry.name, CHAMPION, str(entry.version))
+        self._call("set_registered_model_alias", entry.name, CHAMPION, str(entry.version))
 
     def fetch(self, entry: Entry, folder: Path) -> Path:
-        """Download a version and make sure that it is, byte for byte, what was registered; return its folder."""
-        wanted = entry.tags.get(DIGEST)
-        back = f"go back with `kedro anmi champion --rollback --model {entry.name}`, or register it again"
-        if not wanted:
+        """Download a version, which must be byte for byte what was registered."""
+        registered = entry.tags.get(DIGEST)
+        remedy = (
+            f"go back with `kedro anmi champion --rollback --model {entry.name}`, or register it"
+            " again"
+        )
+        if not registered:
             raise AnmiError(
                 f'{entry} of "{entry.name}" has no tag "{DIGEST}", so its files cannot be checked:'
-                f" {back}"
+                f" {remedy}"
             )
         import mlflow.artifacts
 
         with registry_errors(
-            self.uri, f'the files of {entry} of "{entry.name}" cannot be fetched', back
+            self.uri, f'the files of {entry} of "{entry.name}" cannot be fetched', remedy
         ):
             source = self.client.get_model_version_download_uri(entry.name, str(entry.version))
             place = {"artifact_uri": source, "dst_path": str(folder)}
             fetched = Path(mlflow.artifacts.download_artifacts(**place, tracking_uri=self.uri))
-        if (found := digest(fetched)) != wanted:
+        content = digest(fetched)
+        if content != registered:
             raise AnmiError(
-                f'{entry} of "{entry.name}" is not what was registered (digest {found[:12]}…,'
-                f" {wanted[:12]}… was expected): {back}"
+                f'{entry} of "{entry.name}" is not what was registered (digest {content[:12]}…,'
+                f" {registered[:12]}… was expected): {remedy}"
             )
         return fetched
 
@@ -223,18 +224,20 @@ class ModelRegistry:
             return bool(mlflow.artifacts.list_artifacts(artifact_uri=source, tracking_uri=self.uri))
 
 
-def _entry(found: Any) -> Entry:
-    created = datetime.fromtimestamp(found.creation_timestamp / 1000, UTC).isoformat(
-        timespec="seconds"
-    )
+def _entry(model_version: Any) -> Entry:
+    created = datetime.fromtimestamp(model_version.creation_timestamp / 1000, UTC)
     return Entry(
-        found.name, int(found.version), found.run_id or "", dict(found.tags or {}), created
+        model_version.name,
+        int(model_version.version),
+        model_version.run_id or "",
+        dict(model_version.tags or {}),
+        created.isoformat(timespec="seconds"),
     )
 
 
 @contextmanager
 def registry_errors(
-    uri: str, what: str = "the model registry cannot be used", hint: str = ""
+    uri: str, problem: str = "the model registry cannot be used", hint: str = ""
 ) -> Iterator[None]:
     """Turn what MLflow raises into one sentence."""
     from mlflow.exceptions import MlflowException
@@ -244,7 +247,7 @@ def registry_errors(
         yield
     except (MlflowException, SQLAlchemyError, OSError) as error:
         hint = hint or "check MLFLOW_TRACKING_URI and that the server is up"
-        raise AnmiError(f"{what} ({masked(uri)}: {first_line(error)}): {hint}") from None
+        raise AnmiError(f"{problem} ({masked(uri)}: {first_line(error)}): {hint}") from None
 
 
 def digest(folder: Path) -> str:
@@ -258,7 +261,7 @@ def digest(folder: Path) -> str:
 def model_folder(
     model: Any, folder: Path, serving: Mapping[str, Any], profile: Mapping[str, Any] | None
 ) -> Path:
-    """Write a model as MLflow loads and serves it: a SentenceTransformer by its own flavour, a sparse one by ours.
+    """Write a model as MLflow loads and serves it, a sparse one by a flavour of ours.
 
     Parameters
     ----------
@@ -267,44 +270,44 @@ def model_folder(
     folder
         Does not exist yet.
     serving
-        How it is asked: prompts, longest input, precision.
+        Prompts, longest input and precision.
     profile
-        Of what it was trained on; None leaves it out.
+        The profile of what it was trained on; None leaves it out.
     """
     import mlflow.sentence_transformers as dense
     from mlflow import pyfunc
     from mlflow.models import infer_signature
 
     # Named, since finding them out loads the model in another process.
-    needed = dense.get_default_pip_requirements()
+    requirements = dense.get_default_pip_requirements()
     # It warns of every CPU build of torch, whose version is noted without "+cpu".
     with quieter("mlflow.utils.requirements_utils"):
         if is_sparse(model):
             # The folder names the module that opens it: MLflow knows no type of its vectors, and no
             # class of ours.
             params = {"role": served.ROLES[0]}
-            distribution = f"{DISTRIBUTION}=={__version__}"
-            signature = infer_signature(_EXAMPLE, served.Terms(model).predict(_EXAMPLE), params)
-            how: dict[str, Any] = {
-                "pip_requirements": [*needed, distribution],
-                "signature": signature,
-            }
+            terms = served.Terms(model).predict(_EXAMPLE)
             pyfunc.save_model(
-                str(folder), loader_module=served.__name__, input_example=(_EXAMPLE, params), **how
+                str(folder),
+                loader_module=served.__name__,
+                input_example=(_EXAMPLE, params),
+                pip_requirements=[*requirements, f"{DISTRIBUTION}=={__version__}"],
+                signature=infer_signature(_EXAMPLE, terms, params),
             )
             model.save(str(folder / WEIGHTS), create_model_card=False)
         else:
-            how = {
-                "pip_requirements": needed,
-                "signature": infer_signature(_EXAMPLE, model.encode(_EXAMPLE)),
-            }
             dense.save_model(
-                model, str(folder), input_example=_EXAMPLE, create_model_card=False, **how
+                model,
+                str(folder),
+                input_example=_EXAMPLE,
+                pip_requirements=requirements,
+                signature=infer_signature(_EXAMPLE, model.encode(_EXAMPLE)),
+                create_model_card=False,
             )
-    for name, content in {
-        SERVING: serving,
-        **({} if profile is None else {PROFILE: profile}),
-    }.items():
+    documents = {SERVING: serving}
+    if profile is not None:
+        documents[PROFILE] = profile
+    for name, content in documents.items():
         text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")
     return folder

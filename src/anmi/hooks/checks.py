@@ -177,8 +177,8 @@ def make_root(context: KedroContext, name: str, variable: str) -> None:
     if not isinstance(location, str) or not location.strip():
         # Else files would be written to the root of the file system.
         raise AnmiError(
-            f"{variable}, or `{name}` in globals.yml, is {location!r}: a folder was expected; name one,"
-            " or unset it"
+            f"{variable}, or `{name}` in globals.yml, is {location!r}: a folder was expected; name"
+            " one, or unset it"
         )
     if "://" in location:
         return
