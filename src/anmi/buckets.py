@@ -17,7 +17,7 @@ import fsspec
 
 from anmi import files
 from anmi.errors import AnmiError, causes, first_line, pip_install
-from anmi.files import aside, disk_errors
+from anmi.files import aside
 from anmi.fingerprint import files_in
 
 # Parts of a large file at a time, each of which s3fs holds in memory.
@@ -80,7 +80,7 @@ def write_text(place: str, text: str) -> None:
         with in_one_sentence(place):
             file_system(place).pipe_file(place, text.encode("utf-8"))
     else:
-        with disk_errors(place), aside(Path(place)) as path:
+        with aside(Path(place)) as path:
             path.write_text(text, encoding="utf-8")
 
 
@@ -91,8 +91,7 @@ def remove(place: str) -> None:
     """
     if "://" not in place:
         if Path(place).exists():
-            with disk_errors(place):
-                files.remove(Path(place), beside=Path(place).parent)
+            files.remove(Path(place), beside=Path(place).parent)
         return
     with in_one_sentence(place):
         empty(*fsspec.core.url_to_fs(place))

@@ -1,8 +1,7 @@
-"""Files written whole or not at all, a sentence where a disk takes no more, and temporary folders that go."""
+"""Files are written whole or not at all; temporary folders go when the process ends."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -18,37 +17,12 @@ from typing import Any, Final
 from filelock import FileLock, Timeout
 from pydantic_core import from_json, to_json
 
-from anmi.errors import AnmiError, causes
+from anmi.errors import AnmiError
 from anmi.fingerprint import files_in, hash_file, hash_named
 
-_FREE: Final = "free some (`kedro anmi prune`)"
-# The system's numbers, what libraries say that keep the number to themselves (NumPy counts what it
-# wrote), and why.
-_DISK: Final = (
-    (
-        {errno.ENOSPC},
-        (
-            "no space left on device|database or disk is full|items? requested but|requested and .+"
-            " written"
-        ),
-        f"there is no space left on its disk: {_FREE}",
-    ),
-    ({errno.EDQUOT}, "quota exceeded", f"the quota of its disk is used up: {_FREE}"),
-    (
-        {errno.EROFS},
-        "read-?only (file system|database)",
-        "its file system is read-only: make it writable",
-    ),
-    (
-        {errno.EACCES, errno.EPERM},
-        "permission denied|access ?denied",
-        "this user may not write there: allow it to",
-    ),
-    (
-        {errno.EFBIG},
-        "file too large",
-        "files may not become so large there: raise the limit (`ulimit -f`)",
-    ),
+# What the system and the libraries say of a full disk (NumPy counts what it wrote).
+_FULL: Final = re.compile(
+    "no space left|disk is full|quota exceeded|requested and .+ written", re.IGNORECASE
 )
 
 
@@ -63,7 +37,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Turn NumPy values, models of pydantic, paths and NaN into what JSON knows (NaN and infinities become null).
+    """Turn NumPy values, pydantic models and paths into what JSON knows; NaN becomes null.
 
     Examples
     --------
@@ -75,24 +49,27 @@ def plain(value: Any) -> Any:
 
 
 def is_held(path: Path) -> bool:
-    """Tell whether some process, this one included, holds the lock on a file; False where it is not there."""
+    """Tell whether some process, this one included, holds the lock on a file that may be absent."""
     if not path.exists():
         return False
-    lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        FileLock(path).acquire(timeout=0).lock.release()
     except Timeout:
         return True
-    lock.release()
     return False
 
 
 @contextmanager
 def aside(target: Path) -> Iterator[Path]:
-    """Give a path beside ``target`` to write to; rename it to ``target`` when the block ends without an error.
+    """Give a path beside ``target`` to write to, which becomes ``target`` when the block succeeds.
 
     The temporary name starts with a dot and does not end like an artifact, so what a killed process
     leaves behind is never taken for a version.
+
+    Raises
+    ------
+    AnmiError
+        The disk is full.
 
     Examples
     --------
@@ -103,15 +80,22 @@ def aside(target: Path) -> Iterator[Path]:
     ['a.txt']
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    room = _room(target.parent, target.name)
+    temporary_folder = _hidden_folder(target.parent, target.name)
     try:
-        yield room / target.name
+        yield temporary_folder / target.name
         if target.is_dir():
             # A full folder cannot be renamed over: move the old one out first.
-            target.rename(room / f"{target.name}.old")
-        (room / target.name).replace(target)
+            target.rename(temporary_folder / f"{target.name}.old")
+        (temporary_folder / target.name).replace(target)
+    except Exception as error:
+        if isinstance(error, AnmiError) or not _FULL.search(str(error)):
+            raise
+        raise AnmiError(
+            f"{target} cannot be written, since its disk is full: free some space (`kedro anmi"
+            " prune`), or choose another disk by ANMI_DATA_ROOT, ANMI_STORE or TMPDIR"
+        ) from error
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(temporary_folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -133,79 +117,28 @@ def _link(source: str, target: str) -> None:
 
 
 def remove(*paths: Path, beside: Path) -> None:
-    """Remove files and folders, those that are there, so that none is ever seen half: they are moved aside first.
+    """Remove the files and folders that exist; each is moved aside first, so none is seen half.
 
-    ``beside`` is a folder on the same disk, for the time it takes.
+    ``beside`` is a folder on the same disk, which holds them meanwhile.
     """
-    room = _room(beside, "pruned")
+    temporary_folder = _hidden_folder(beside, "pruned")
     try:
         for number, path in enumerate(paths):
             with suppress(FileNotFoundError):
-                path.rename(room / str(number))
+                path.rename(temporary_folder / str(number))
     finally:
-        shutil.rmtree(room)
+        shutil.rmtree(temporary_folder)
 
 
-def _room(folder: Path, name: str) -> Path:
+def _hidden_folder(folder: Path, name: str) -> Path:
     return Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=folder))
 
 
-def disk_error(error: BaseException, place: object, setting: str) -> AnmiError | None:
-    """Return the sentence for what could not be written because of its disk; None where that is not the reason.
+def measured(path: Path, known_hashes: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return number and bytes of an artifact's files, a hash of it and one of its weights.
 
-    What the error stems from is looked at as well; ``setting`` is the environment variable that
-    chooses the place.
-
-    Examples
-    --------
-    >>> print(disk_error(OSError(28, "No space left on device"), "data/x", "ANMI_DATA_ROOT"))
-    data/x could not be written, since there is no space left on its disk: free some (`kedro anmi \
-prune`), or set ANMI_DATA_ROOT to another place
-    >>> disk_error(ValueError("something else"), "data/x", "ANMI_DATA_ROOT")
-    """
-    for found in causes(error):
-        if isinstance(found, AnmiError):
-            return None
-        code, text = getattr(found, "errno", None), str(found).lower()
-        for codes, said, why in _DISK:
-            if code in codes or re.search(said, text):
-                return AnmiError(
-                    f"{place} could not be written, since {why}, or set {setting} to another place"
-                )
-    return None
-
-
-def unwritable(error: OSError) -> AnmiError | None:
-    """Return the sentence for an error of the system that nobody closer to it has told; None for other errors."""
-    place = error.filename
-    if error.errno in (errno.EACCES, errno.EPERM) and (
-        place is None or not os.access(place, os.R_OK)
-    ):
-        # Perhaps it was only to be read.
-        parent = None if place is None else Path(os.fsdecode(place)).parent
-        if parent is None or Path(os.fsdecode(place)).exists() or not os.access(parent, os.X_OK):
-            return None
-    if not any(error.errno in codes for codes, *_ in _DISK):
-        return None
-    return disk_error(error, place or "a temporary file", "TMPDIR, ANMI_STORE or ANMI_DATA_ROOT")
-
-
-@contextmanager
-def disk_errors(place: object, setting: str = "ANMI_DATA_ROOT") -> Iterator[None]:
-    """Raise an AnmiError that names the place where its disk is full or cannot be written to."""
-    try:
-        yield
-    except Exception as error:
-        if told := disk_error(error, place, setting):
-            raise told from error
-        raise
-
-
-def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return number and bytes of the files of an artifact, and hashes: of all of it, and of its weights.
-
-    ``known`` holds hashes by name, so that those files are not read; the others take a second per
-    gigabyte.
+    ``known_hashes`` holds hashes by file name; those files are not read. The others take a second
+    per gigabyte.
 
     Examples
     --------
@@ -216,19 +149,20 @@ def measured(path: Path, known: Mapping[str, str] | None = None) -> dict[str, An
     (1, 4)
     """
     files = files_in(path) if path.is_dir() else [path]
-    found = {file.relative_to(path).as_posix(): file for file in files}
-    hashes = {name: (known or {}).get(name) or hash_file(file) for name, file in found.items()}
+    hashes: dict[str, str] = {}
+    for file in files:
+        file_name = file.relative_to(path).as_posix()
+        hashes[file_name] = (known_hashes or {}).get(file_name) or hash_file(file)
     size = sum(file.stat().st_size for file in files)
     facts = {"files": len(files), "bytes": size, "digest": hash_named(hashes.items())}
-    if weights := [
-        (name, found) for name, found in hashes.items() if name.endswith(".safetensors")
-    ]:
+    weights = [item for item in hashes.items() if item[0].endswith(".safetensors")]
+    if weights:
         facts["weights"] = hash_named(weights)
     return facts
 
 
 def room(prefix: str) -> Path:
-    """Return this process's folder of that prefix in the folder for temporary files; it goes when the process ends.
+    """Return this process's temporary folder of that prefix; it goes when the process ends.
 
     Examples
     --------

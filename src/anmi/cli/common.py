@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import multiprocessing
@@ -20,7 +21,6 @@ import click
 from kedro.framework.cli.utils import env_option
 
 from anmi.errors import AnmiError, causes, visible
-from anmi.files import unwritable
 from anmi.hooks.run import EXIT_CODES, AlreadyRetraining
 
 # Sentences of Kedro about names that are not there, which say all that a user needs.
@@ -28,6 +28,8 @@ _KEDRO: Final = re.compile(
     r"does not contain (nodes|datasets) named|following namespaces|Failed to find the pipeline"
     r"|Pipeline contains no nodes|Duplicate keys found in"
 )
+# A disk that is full, read-only or of somebody else.
+_DISK: Final = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG}
 
 # The search that is deployed, and while a run has not come so far the one that is measured.
 SEARCHES: Final = ("search_index", "measured_search")
@@ -107,8 +109,8 @@ def user_error(error: BaseException) -> str | None:
                 f'"{place}" of the configuration cannot be resolved ({reason}): correct what stands'
                 " in its ${…}, or set the variable of the environment that it names"
             )
-        elif isinstance(cause, OSError):
-            sentence = unwritable(cause)
+        elif isinstance(cause, OSError) and cause.errno in _DISK:
+            sentence = cause
         elif isinstance(cause, kinds) or (
             isinstance(cause, ValueError) and _KEDRO.search(str(cause))
         ):

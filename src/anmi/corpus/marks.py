@@ -25,7 +25,7 @@ from anmi.corpus.passages import spread
 from anmi.corpus.texts import find_queries, normalised, pairs_among, without_signs
 from anmi.corpus.types import FEWEST_DEV, Collection, Quarantine, empty
 from anmi.errors import COMMANDS, AnmiError
-from anmi.files import aside, disk_errors
+from anmi.files import aside
 from anmi.fingerprint import hash_text
 from anmi.seeds import cut
 
@@ -169,19 +169,15 @@ def add(path: Path, mark: Mark) -> Mark:
     half is seen.
     """
     dated = mark.now()
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_name(f".{path.name}.lock")):
-            before = path.read_text(encoding="utf-8") if path.is_file() else ""
-            # An editor may leave the last line without an end.
-            before += "\n" if before and not before.endswith("\n") else ""
-            with aside(path) as file:
-                row = {
-                    name: value
-                    for name, value in asdict(dated).items()
-                    if name in MARK_COLUMNS or value
-                }
-                file.write_text(before + json.dumps(row) + "\n", encoding="utf-8")
+    # Most marks have neither a question nor its split.
+    row = {name: value for name, value in asdict(dated).items() if name in MARK_COLUMNS or value}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        earlier_lines = path.read_text(encoding="utf-8") if path.is_file() else ""
+        # An editor may leave the last line without an end.
+        earlier_lines += "\n" if earlier_lines and not earlier_lines.endswith("\n") else ""
+        with aside(path) as file:
+            file.write_text(earlier_lines + json.dumps(row) + "\n", encoding="utf-8")
     return dated
 
 

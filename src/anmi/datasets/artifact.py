@@ -21,7 +21,7 @@ from kedro.io.core import (
 
 from anmi import buckets
 from anmi.errors import AnmiError
-from anmi.files import aside, disk_errors, measured, room
+from anmi.files import aside, measured, room
 from anmi.fingerprint import hash_value
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         target = self._get_save_path()
         self._saved = self._checked = self._cached = None
         local = Path(target) if self._fs is None else self._copy_of(target)
-        variable = "ANMI_DATA_ROOT" if self._fs is None else "TMPDIR"
-        with disk_errors(local, variable), aside(local) as path:
+        with aside(local) as path:
             self.written = measured(path, self._write(data, path))
         if self._fs is not None:
             buckets.upload(self._fs, local, str(target), self._place_of(target))

@@ -31,7 +31,6 @@ from anmi.errors import (
     masked,
     nearest,
 )
-from anmi.files import disk_error
 from anmi.hooks.mlflow import tracked_at
 from anmi.hooks.record import flatten
 from anmi.pipelines.params import AuditParams, DenseParams, SearchParams, TrainAgain, sentence
@@ -189,7 +188,7 @@ def make_root(context: KedroContext, name: str, variable: str) -> None:
         tempfile.TemporaryFile(dir=folder).close()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise disk_error(error, folder, variable) or AnmiError(
+        raise AnmiError(
             f"nothing can be written to {folder} ({reason}): set {variable} to a folder that can be"
             " written to"
         ) from error

@@ -25,7 +25,7 @@ from kedro.pipeline.node import Node
 from anmi import buckets
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.errors import AnmiError
-from anmi.files import disk_errors, measured
+from anmi.files import measured
 from anmi.hooks import versions
 from anmi.hooks.record import FILE, LOCK, RunRecord, Runs, all_masked, data_root, flatten, now
 
@@ -212,8 +212,7 @@ class RunHooks:
         if "://" in self._root:
             return
         folder = Path(self._root, "runs", run_id)
-        with disk_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         message = "another run began in this millisecond: run again"
         if resumed:
             message = f"run {run_id} is still running: wait for it, or end its process first"
