@@ -138,9 +138,6 @@ def test_nothing_to_serve_is_one_sentence(tmp_path: Path, in_process: Callable[.
     done = in_process(place, "anmi", "serve", "--port", "0")
     assert done.exit_code == 1
     assert 'there is no "selection" yet' in done.output
-    done = in_process(place, "anmi", "serve", "--host", "0.0.0.0")
-    assert done.exit_code == 1
-    assert "add --allow-remote" in done.output
 
 
 def test_without_the_extra_it_says_what_to_install(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -16,13 +15,12 @@ import torch
 from tests.search.conftest import WORDS, corpus, part
 
 from anmi.corpus.texts import document_texts
-from anmi.errors import AnmiError
 from anmi.report.console import hits_table
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import SHARE, pruned, spread_of_scores
 from anmi.retrieval.sparse.model import inference_free, sparse_vectors
 from anmi.search import HybridSearch, Part
-from anmi.search.exports import export_opensearch, export_vectors
+from anmi.search.exports import export_vectors
 
 QUESTIONS = ["word1 word2 word3", "word7 word8", "word59"]
 
@@ -191,42 +189,3 @@ def test_every_part_of_a_search_is_an_inner_product_of_vectors(three: Path, tmp_
         and "300 documents" in readme
         and str(search.settings["weights"]) in readme
     )
-
-
-def test_what_opensearch_is_given_scores_alike(
-    retriever: Any, folder: Path, tmp_path: Path
-) -> None:
-    assert export_opensearch(HybridSearch.load(folder), tmp_path) == 300
-    lines = [
-        json.loads(line)
-        for line in (tmp_path / "documents.ndjson").read_text(encoding="utf-8").splitlines()
-    ]
-    idf, mapping = (
-        json.loads((tmp_path / f"{name}.json").read_text()) for name in ("idf", "index")
-    )
-    assert mapping["mappings"]["properties"]["terms"] == {"type": "rank_features"}
-    sources = {
-        action["index"]["_id"]: source
-        for action, source in zip(lines[::2], lines[1::2], strict=True)
-    }
-    features = {name for source in sources.values() for name in source["terms"]}
-    # Their documentation: features are positive, their names without dots.
-    assert min(weight for source in sources.values() for weight in source["terms"].values()) > 0
-    assert not any("." in name for name in features)
-    assert features <= set(idf)
-    asked = {word: idf[word] for word in QUESTIONS[0].split()}
-    scores = [
-        sum(asked[name] * source["terms"].get(name, 0) for name in asked)
-        for source in sources.values()
-    ]
-    np.testing.assert_allclose(scores, products(retriever)[0], atol=1e-3)
-
-
-def test_a_search_without_a_sparse_retriever_is_refused(tmp_path: Path, word_encoder: Any) -> None:
-    word_encoder(WORDS).save(str(tmp_path / "dense"), create_model_card=False)
-    table = corpus(20)
-    made = HybridSearch.build(
-        [part("dense", np.eye(20, dtype=np.float32), tmp_path / "dense")], table
-    )
-    with pytest.raises(AnmiError, match="recipe=sparse"):
-        export_opensearch(made, tmp_path / "c")

@@ -28,10 +28,9 @@ GUARD = Guard(csrf="secret-of-this-start")
 OWN = {CSRF_HEADER: GUARD.csrf}
 
 
-def client(
-    run: Run, marks: Path, guard: Guard = GUARD, base: str = "http://127.0.0.1:8765"
-) -> TestClient:
-    return TestClient(create_app(run, marks, "tester", guard), base_url=base)
+def client(run: Run, marks: Path) -> TestClient:
+    app = create_app(run, marks, "tester", GUARD)
+    return TestClient(app, base_url="http://127.0.0.1:8765")
 
 
 @pytest.fixture
@@ -223,27 +222,6 @@ def test_a_request_that_is_long_or_of_unknown_length_is_refused(
     assert page.put("/api/mark", json=BODY, headers=OWN).status_code == 405
     assert page.options("/api/mark", headers={"origin": "https://evil.example"}).status_code == 405
     assert not marks.exists()
-
-
-def test_other_machines_need_the_token_once(run: Run, marks: Path) -> None:
-    guard = Guard(frozenset(), "a token", "csrf")
-    remote = client(run, marks, guard, "http://station:8765")
-    assert remote.get("/queries").status_code == 401
-    assert remote.get("/queries?token=wrong").status_code == 401
-    assert remote.get("/static/marks.js").status_code == 401
-    assert (
-        remote.post(
-            "/api/mark?token=a%20token", json=BODY, headers={CSRF_HEADER: "csrf"}
-        ).status_code
-        == 401
-    )
-    answer = remote.get("/queries?token=a%20token&find=plain", follow_redirects=False)
-    assert answer.headers["location"] == "/queries?find=plain"
-    cookie = answer.headers["set-cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
-    assert remote.get("/queries").status_code == 200
-    assert remote.post("/api/mark", json=BODY, headers={CSRF_HEADER: "csrf"}).status_code == 200
 
 
 @pytest.mark.parametrize(

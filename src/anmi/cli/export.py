@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from anmi.selection.export import Collection
 
 _OTHERS: Final = {
-    "opensearch": "The sparse search of the last run, for OpenSearch or Elasticsearch.",
     "vectors": (
         "The search of the last run as dense and sparse vectors in Parquet, for Qdrant and the"
         " like."
@@ -153,7 +152,7 @@ def _audited(catalog: Any, place: dict[str, str]) -> str:
 def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> dict[str, Any]:
     """Write the search, or the collection."""
     from anmi.files import aside
-    from anmi.search.exports import export_opensearch, export_vectors
+    from anmi.search.exports import export_vectors
     from anmi.selection.export import export_collection
 
     if folder.is_dir() and any(folder.iterdir()):
@@ -166,12 +165,8 @@ def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> 
         else:
             saved = Saved(context, *SEARCHES, run_id=run_id)
             search = saved.load(saved.first(*SEARCHES), "evaluation")
-            count = (export_vectors if name == "vectors" else export_opensearch)(search, path)
+            count = export_vectors(search, path)
     click.echo(f"{count:,} documents in {folder}")
-    if name == "opensearch":
-        load = "  curl URL/INDEX{} -H Content-Type:application/{} --data-binary @{}/{}"
-        click.echo("to load them:\n" + load.format("", "json -X PUT", folder, "index.json"))
-        click.echo(load.format("/_bulk", "x-ndjson", folder, "documents.ndjson"))
     return {"format": name, "folder": str(folder), "documents": count}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import secrets
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,10 +25,10 @@ from anmi.errors import AnmiError, pip_install
 
 if TYPE_CHECKING:
     from anmi.search import HybridSearch
-    from anmi.serve.guard import Guard
     from anmi.serve.run import Run, ZeroShot
 
 PORT: Final = 8765
+_HOST: Final = "127.0.0.1"
 _SHOWN: Final = (
     "selection",
     "corpus",
@@ -57,45 +56,33 @@ _SHOWN: Final = (
     type=click.IntRange(0, 65535),
     help="0 takes a free one.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option(
-    "--allow-remote",
-    is_flag=True,
-    help="Let other machines in with a token: ANMI_SERVE_TOKEN, or a new one.",
-)
 @click.option(
     "--as", "by", metavar="NAME", help="Name stored with each mark; by default the user's."
 )
 @run_option
 @env_option
-def serve(
-    port: int, host: str, allow_remote: bool, by: str | None, run_id: str | None, env: str | None
-) -> None:
+def serve(port: int, by: str | None, run_id: str | None, env: str | None) -> None:
     """Serve a page about the last run or --run: search, look at candidates, and mark pairs.
 
-    Marks become labels of the next run (docs/collections.md). Ctrl-C ends the page with the exit
-    code 0.
+    Marks become labels of the next run (docs/collections.md). Only this machine reaches the page;
+    `ssh -L` brings it to another. Ctrl-C ends it with the exit code 0.
     """
     with plain_errors(), opened_project(env) as context:
         try:
             import uvicorn
 
             from anmi.serve.app import create_app
+            from anmi.serve.guard import Guard
         except ModuleNotFoundError as error:
             raise AnmiError(
                 f"the web page needs the package {error.name}, which is not installed:"
                 f" {pip_install('serve')}"
             ) from None
-        guard = _guard(host, allow_remote)
         marks, run = _opened(context, run_id)
-        app = create_app(run, marks, by or _user(), guard)
-        with _listening(host, port) as listening:
-            shown = f"[{host}]" if ":" in host else host
-            token = f"?token={guard.token}" if guard.token else ""
-            click.echo(
-                f"http://{shown}:{listening.getsockname()[1]}/{token}\nmarks go to {marks}\npress"
-                " Ctrl-C to stop"
-            )
+        app = create_app(run, marks, by or _user(), Guard())
+        with _listening(port) as listening:
+            address = f"http://{_HOST}:{listening.getsockname()[1]}/"
+            click.echo(f"{address}\nmarks go to {marks}\npress Ctrl-C to stop")
             config = uvicorn.Config(
                 app,
                 log_level="warning",
@@ -107,21 +94,6 @@ def serve(
                 uvicorn.Server(config).run(sockets=[listening])
             except KeyboardInterrupt:
                 click.echo("\nended", err=True)
-
-
-def _guard(host: str, allow_remote: bool) -> Guard:
-    from anmi.serve.guard import Guard, is_loopback
-
-    if is_loopback(host):
-        return Guard()
-    if not allow_remote:
-        raise AnmiError(
-            f"--host {host} would let other machines read the collection and mark: add"
-            " --allow-remote if that is wanted, or tunnel by `ssh -L`"
-        )
-    # By which names and addresses others reach this machine is not known here; the token keeps
-    # strangers out.
-    return Guard(frozenset(), os.environ.get("ANMI_SERVE_TOKEN") or secrets.token_urlsafe(24))
 
 
 def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
@@ -149,7 +121,7 @@ def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
         notice=place["notice"],
         selection=selection,
         fused=saved.load("fused_judge", default={}),
-        wanted=summary.get("negatives_wanted"),
+        negatives_wanted=summary.get("negatives_wanted"),
         seed=int(context.params["seed"]),
         language=info["language"],
         search=search,
@@ -188,12 +160,10 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _listening(port: int) -> socket.socket:
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        return socket.create_server((_HOST, port))
+    except OSError as error:
         raise AnmiError(
-            f"cannot listen at {host}, port {port} ({reason}): choose another --port, or 0"
+            f"cannot listen at port {port} ({error.strerror or error}): choose another --port, or 0"
         ) from None

@@ -288,13 +288,6 @@ class TermTable:
         terms.eliminate_zeros()
         return terms
 
-    def by_token(self) -> dict[str, float]:
-        """Return the weight of every token by its name, those of weight 0 left out."""
-        return {
-            self.tokenizer.id_to_token(token): round(float(self.weights[token]), 5)
-            for token in np.flatnonzero(self.weights).tolist()
-        }
-
 
 def term_table(folder: Path) -> TermTable | None:
     """Read the queries' side of an inference-free sparse retriever; None of another folder."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -27,7 +28,7 @@ from anmi.report.sentences import training_notice
 from anmi.serve.guard import Guard, Guarded
 from anmi.serve.run import Run
 
-_HERE: Final = Path(__file__).parent
+_FOLDER: Final = Path(__file__).parent
 _PAGE: Final = 50
 _CANDIDATES: Final = 30
 _LONGEST_QUESTION: Final = 2_000
@@ -56,44 +57,45 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
     Parameters
     ----------
     run
-        What is shown.
+        The run that is shown.
     marks
         The file that marks are added to.
     by
-        Who marks.
+        The name of who marks.
     guard
-        What is asked of requests.
+        The guard of requests.
     """
     # No page of FastAPI's own: its scripts come from elsewhere.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    app.mount("/static", StaticFiles(directory=_HERE / "static"))
+    app.mount("/static", StaticFiles(directory=_FOLDER / "static"))
     show = _renderer(run, guard)
     _errors(app, show)
     _pages(app, run, marks, show)
 
     @app.post("/api/mark")
-    def mark(asked: NewMark) -> dict[str, Any]:
-        known = set(questions(read_log(marks))["query_id"])
+    def mark(new: NewMark) -> dict[str, Any]:
+        question_ids = set(questions(read_log(marks))["query_id"])
         text = ""
-        if asked.question:
-            name, text = question_of(_question(asked.question))
-            if not (text and asked.split and run.query_of(text)[0] == asked.query_id == name):
+        if new.question:
+            question_id, text = question_of(_question(new.question))
+            is_known = run.query_of(text)[0] == new.query_id == question_id
+            if not (text and new.split and is_known):
                 raise AnmiError(
                     "the question is another one, or has no text or split: search for it again"
                 )
-            known.add(name)
-        run.check_pair(asked.query_id, asked.document_id, known)
-        said: Relevance | None = None if asked.relevance is None else 1 if asked.relevance else 0
-        made = add(
-            marks,
-            Mark(asked.query_id, asked.document_id, said, by, question=text, split=asked.split),
-        )
-        return {"relevance": made.relevance, "at": made.at, "by": made.by}
+            question_ids.add(question_id)
+        run.check_pair(new.query_id, new.document_id, question_ids)
+        relevance: Relevance | None = None
+        if new.relevance is not None:
+            relevance = 1 if new.relevance else 0
+        entry = Mark(new.query_id, new.document_id, relevance, by, question=text, split=new.split)
+        stored = add(marks, entry)
+        return {"relevance": stored.relevance, "at": stored.at, "by": stored.by}
 
     @app.get("/api/search")
     def search(q: str, k: Annotated[int, Query(ge=1, le=100)] = 10) -> Response:
-        found = run.found(_question(q), k)
-        return _json({system: [hit.as_dict() for hit in hits] for system, hits in found.items()})
+        hits = run.hits(_question(q), k)
+        return _json({system: [hit.as_dict() for hit in best] for system, best in hits.items()})
 
     return Guarded(app, guard)
 
@@ -102,72 +104,63 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
     @app.get("/")
     def search(q: str = "", k: Annotated[int, Query(ge=1, le=50)] = 10) -> Response:
         log = read_log(marks)
-        asked = questions(log).set_index("query_id")["split"]
-        found = {}
-        name = None
-        split = None
-        own = False
+        splits = questions(log).set_index("query_id")["split"]
+        values: dict[str, Any] = {"found": {}, "query_id": None, "split": None, "own": False}
         if q.strip():
-            found = run.found(_question(q), k)
-            (name, split) = run.query_of(q)
-            own = bool(question_of(q)[1]) and (split is None or name in asked.index)
-            split = asked.get(name, _next_split(log, asked)) if own else split
+            values = _search_values(run, q, k, log, splits)
         offered = [] if q.strip() or run.search is None else run.offered
-        offered = [text for text in offered if question_of(text)[0] not in asked.index][:_OFFERED]
+        offered = [text for text in offered if question_of(text)[0] not in splits.index]
         return show(
             "search",
+            **values,
             question=q,
             k=k,
-            found=found,
-            said=_said(log, name),
+            said=_relevance(log, values["query_id"]),
             there=run.search is not None,
             unchanged=run.search and training_notice(run.search.settings.get("unchanged")),
-            query_id=name,
-            split=split,
-            own=own,
-            labels=run.labels_of(name),
-            offered=offered,
-            asked=asked.value_counts().to_dict(),
+            labels=run.labels_of(values["query_id"]),
+            offered=offered[:_OFFERED],
+            asked=splits.value_counts().to_dict(),
         )
 
     @app.get("/queries")
     def queries(find: str = "", page: Annotated[int, Query(ge=1, le=10**6)] = 1) -> Response:
-        named = (run.overview["query_id"] + "\n" + run.overview["text"]).str.lower()
-        table = run.overview[named.str.contains(find.strip().lower(), regex=False).astype(bool)]
-        standing_marks = current_marks(read_log(marks))["query_id"].value_counts()
-        rows = table.iloc[(page - 1) * _PAGE : page * _PAGE].to_dict("records")
+        names_and_texts = (run.overview["query_id"] + "\n" + run.overview["text"]).str.lower()
+        is_match = names_and_texts.str.contains(find.strip().lower(), regex=False).astype(bool)
+        table = run.overview[is_match]
+        mark_counts = current_marks(read_log(marks))["query_id"].value_counts()
+        start = (page - 1) * _PAGE
+        rows = table.iloc[start : start + _PAGE].to_dict("records")
         for row in rows:
-            row["marks"] = int(standing_marks.get(row["query_id"], 0))
-        pages = max(1, -(-len(table) // _PAGE))
-        judged = bool(len(run.overview)) and bool(run.overview["uncertainty"].max() > 0)
+            row["marks"] = int(mark_counts.get(row["query_id"], 0))
         return show(
             "queries",
             rows=rows,
             find=find,
             page=page,
-            pages=pages,
+            pages=_page_count(table),
             total=len(table),
-            judged=judged,
-            first=(page - 1) * _PAGE,
+            judged=bool(len(run.overview)) and bool(run.overview["uncertainty"].max() > 0),
+            first=start,
         )
 
     @app.get("/query")
     def query(id: str, every: bool = False) -> Response:
-        told = run.explained(id)
-        ordered = sorted(
-            told["candidates"],
+        decisions = run.explained(id)
+        candidates = sorted(
+            decisions["candidates"],
             key=lambda candidate: (-candidate["uncertainty"], candidate["place"]),
         )
-        names = run.overview["query_id"].tolist()
-        here = names.index(id)
+        query_ids = run.overview["query_id"].tolist()
+        number = query_ids.index(id)
         return show(
             "query",
-            query=told,
-            said=_said(read_log(marks), id),
+            query=decisions,
+            said=_relevance(read_log(marks), id),
             every=every,
-            candidates=ordered if every else ordered[:_CANDIDATES],
-            before=names[here - 1] if here else None,
-            after=names[here + 1] if here + 1 < len(names) else None,
+            candidates=candidates if every else candidates[:_CANDIDATES],
+            before=query_ids[number - 1] if number else None,
+            after=query_ids[number + 1] if number + 1 < len(query_ids) else None,
         )
 
     @app.get("/document")
@@ -175,35 +168,51 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
         return show("document", document=run.document(id))
 
     @app.get("/marks")
-    def made(page: Annotated[int, Query(ge=1, le=10**6)] = 1) -> Response:
+    def log_of_marks(page: Annotated[int, Query(ge=1, le=10**6)] = 1) -> Response:
         log = read_log(marks)
-        asked = questions(log).set_index("query_id")["text"].to_dict()
-        stands = {(mark.query_id, mark.document_id): number for number, mark in enumerate(log)}
+        texts = questions(log).set_index("query_id")["text"].to_dict()
+        last = {(mark.query_id, mark.document_id): number for number, mark in enumerate(log)}
         newest = list(enumerate(log))[::-1][(page - 1) * _PAGE : page * _PAGE]
-        rows = [
-            {
-                "mark": mark,
-                "stands": (
-                    stands[mark.query_id, mark.document_id] == number and mark.relevance is not None
-                ),
-            }
-            for number, mark in newest
-        ]
-        pages = max(1, -(-len(log) // _PAGE))
+        rows = []
+        for number, mark in newest:
+            is_last = last[mark.query_id, mark.document_id] == number
+            rows.append({"mark": mark, "stands": is_last and mark.relevance is not None})
         return show(
-            "marks", rows=rows, asked=asked, total=len(log), file=str(marks), page=page, pages=pages
+            "marks",
+            rows=rows,
+            asked=texts,
+            total=len(log),
+            file=str(marks),
+            page=page,
+            pages=_page_count(log),
         )
 
 
-def _next_split(log: list[Mark], asked: pd.Series) -> str:
-    """Return the split of a new question: test until 20 can measure, then every fifth of those with an answer."""
+def _search_values(
+    run: Run, question: str, k: int, log: list[Mark], splits: pd.Series
+) -> dict[str, Any]:
+    """Return what a page shows of a question: hits by system, its query, and its split."""
+    hits = run.hits(_question(question), k)
+    query_id, split = run.query_of(question)
+    is_typed = bool(question_of(question)[1]) and (split is None or query_id in splits.index)
+    if is_typed:
+        split = splits.get(query_id, _next_split(log, splits))
+    return {"found": hits, "query_id": query_id, "split": split, "own": is_typed}
+
+
+def _page_count(rows: Sized) -> int:
+    return max(1, math.ceil(len(rows) / _PAGE))
+
+
+def _next_split(log: list[Mark], splits: pd.Series) -> str:
+    """Return the split of a new question: test until 20 can measure, then every fifth time."""
     table = current_marks(log)
-    answered = asked[asked.index.isin(table["query_id"][table["relevance"] == 1])]
+    answered = splits[splits.index.isin(table["query_id"][table["relevance"] == 1])]
     few = (answered == "test").sum() < FEW
     return "test" if few or len(answered) % _EVERY == _EVERY - 1 else "train"
 
 
-def _said(log: list[Mark], query_id: str | None) -> dict[str, int]:
+def _relevance(log: list[Mark], query_id: str | None) -> dict[str, int]:
     """Return the current marks of a query, by document."""
     table = current_marks(mark for mark in log if mark.query_id == query_id)
     return dict(zip(table["document_id"], table["relevance"].astype(int), strict=True))
@@ -220,9 +229,9 @@ def _question(text: str) -> str:
 
 
 def _renderer(run: Run, guard: Guard) -> Callable[..., Response]:
-    """Return what renders a template; all values are escaped, and no character of them commands the page."""
+    """Return a function that renders a template; all values are escaped."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -254,28 +263,24 @@ def _errors(app: FastAPI, show: Callable[..., Response]) -> None:
             return _json({"error": text}, status)
         return show("error", status, reason=text)
 
-    def plain(request: Request, error: Exception) -> Response:
+    def user_error(request: Request, error: Exception) -> Response:
         return answer(request, 404 if request.method == "GET" else 409, str(error))
 
-    def other(request: Request, error: Exception) -> Response:
+    def http_error(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        return answer(
-            request,
-            status,
-            "there is no such page" if status == 404 else "that cannot be done here",
-        )
+        text = "there is no such page" if status == 404 else "that cannot be done here"
+        return answer(request, status, text)
 
     def invalid(request: Request, error: Exception) -> Response:
-        first = (
-            error.errors()[0]
-            if isinstance(error, RequestValidationError)
-            else {"loc": (), "msg": "is wrong"}
-        )
-        return answer(request, 422, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}")
+        problem: dict[str, Any] = {"loc": (), "msg": "is wrong"}
+        if isinstance(error, RequestValidationError):
+            problem = error.errors()[0]
+        name = ".".join(map(str, problem["loc"][1:]))
+        return answer(request, 422, f"{name}: {problem['msg']}")
 
-    app.add_exception_handler(AnmiError, plain)
+    app.add_exception_handler(AnmiError, user_error)
     app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, other)
+    app.add_exception_handler(HTTPException, http_error)
 
 
 def _json(value: Any, status: int = 200) -> Response:

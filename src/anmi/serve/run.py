@@ -1,4 +1,4 @@
-"""The page reads what it shows of a run when it is asked for."""
+"""The page reads a run, its collection and its search on demand."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ UNCERTAINTY_COLUMNS: Final = ("p_relevant", MARKED)
 
 
 def uncertainty(block: Candidates) -> Float32s:
-    """Return how much a mark of each candidate may change, in [0, 1], float32 [Q, M]; 0 where nothing is judged.
+    """Return how much a mark of each candidate may change, in [0, 1], float32 [Q, M].
 
-    Of a negative it is the probability that it is relevant, and so a false negative. Of what was
+    For a negative it is the probability that it is relevant, and so a false negative. For what was
     rejected as perhaps relevant it is 2 · min(p, 1 - p), which is 1 where the judges cannot tell.
-    Others decide on nothing.
+    For all others, and where nothing is judged, it is 0.
 
     Examples
     --------
     >>> documents = np.array([[3, 1]], np.int32)
-    >>> block = Candidates(np.array(["q"]), documents[:, :1] + 9, documents, np.ones((1, 2), np.uint8),
-    ...                    {"p_relevant": np.array([[0.4, 0.9]], np.float32)}, verdict=np.array([[1, 0]], np.int16))
+    >>> columns = {"p_relevant": np.array([[0.4, 0.9]], np.float32)}
+    >>> verdict = np.array([[1, 0]], np.int16)
+    >>> source = np.ones((1, 2), np.uint8)
+    >>> block = Candidates(np.array(["q"]), documents[:, :1] + 9, documents, source, columns,
+    ...                    verdict=verdict)
     >>> uncertainty(block).round(2).tolist()
     [[0.4000000059604645, 0.0]]
     """
@@ -50,12 +53,10 @@ def uncertainty(block: Candidates) -> Float32s:
     if chance is None:
         return np.zeros(block.documents.shape, np.float32)
     # A mark that was made before this run settles it.
-    settled = (
-        block.columns[MARKED] == 0
-        if MARKED in block.columns
-        else np.zeros(block.documents.shape, bool)
-    )
-    chance = np.where((block.documents == PADDING) | settled, 0, np.nan_to_num(chance))
+    is_settled = np.zeros(block.documents.shape, bool)
+    if MARKED in block.columns:
+        is_settled = block.columns[MARKED] == 0
+    chance = np.where((block.documents == PADDING) | is_settled, 0, np.nan_to_num(chance))
     doubted = [
         code
         for code, name in enumerate(block.legend)
@@ -81,7 +82,7 @@ class ZeroShot:
     encoder: Encoder
 
     def hits(self, question: str, k: int, search: HybridSearch) -> list[Hit]:
-        """Return the best documents of a question, with their texts out of another search of the same corpus."""
+        """Return the best documents of a question, with texts from a search of the same corpus."""
         vectors = self.encoder.encode([question], "query")
         ranked, passages = best_documents(
             lambda count: Ranked(*self.index.search(vectors, count)), search.first, k
@@ -119,8 +120,8 @@ class Run:
         Rows per (query, positive), after selection.
     fused
         The artifact ``fused_judge``; empty without.
-    wanted
-        Negatives the recipe asks for.
+    negatives_wanted
+        Negatives that the recipe asks for.
     seed
         Of the run.
     language
@@ -131,7 +132,7 @@ class Run:
         That the run made, ``text, document_id, kind``; where there are none, some are made to be
         offered as questions.
     search
-        None where nothing was trained yet.
+        The trained search; None where nothing was trained yet.
     zero_shot
         The encoder before training; None where the run encoded nothing, or its search is of other
         documents.
@@ -143,7 +144,7 @@ class Run:
     queries: pd.DataFrame
     selection: CandidateShards
     fused: Mapping[str, Any] = field(default_factory=dict)
-    wanted: int | None = None
+    negatives_wanted: int | None = None
     seed: int = 0
     language: str = "en"
     qrels: pd.DataFrame = field(default_factory=lambda: empty("query_id", "document_id"))
@@ -172,8 +173,8 @@ class Run:
             rows, columns=["query_id", "shard", "uncertainty", "negatives", "candidates"]
         )
         table = table.groupby("query_id", sort=False).max().reset_index()
-        known = self.queries[["query_id", "text", "split"]]
-        table = known.merge(table, on="query_id", how="inner")
+        texts = self.queries[["query_id", "text", "split"]]
+        table = texts.merge(table, on="query_id", how="inner")
         return table.sort_values(
             ["uncertainty", "query_id"], ascending=[False, True], ignore_index=True
         )
@@ -193,17 +194,15 @@ class Run:
         return {normalised(text): name for text, name in rows}
 
     def query_of(self, text: str) -> tuple[str, str | None]:
-        """Return the query that has a text, and its split; for a new question the id that it gets, and None."""
-        name = self._named.get(normalised(text)) or question_of(text)[0]
-        return name, self._split.get(name)
+        """Return the query that has a text and its split; for a new question its id and None."""
+        query_id = self._named.get(normalised(text)) or question_of(text)[0]
+        return query_id, self._split.get(query_id)
 
     def labels_of(self, query_id: str | None) -> set[str]:
-        """Return the documents that the run has as relevant to a query; of a passage its document, too."""
-        found = self.qrels["document_id"][self.qrels["query_id"] == query_id]
-        return {
-            *found,
-            *(self._parents[self._documents[name]] for name in found if name in self._documents),
-        }
+        """Return the relevant documents of a query; with a passage its document, too."""
+        relevant = set(self.qrels["document_id"][self.qrels["query_id"] == query_id])
+        numbers = [self._documents[name] for name in relevant if name in self._documents]
+        return relevant | {self._parents[number] for number in numbers}
 
     @cached_property
     def _parents(self) -> list[str]:
@@ -212,36 +211,7 @@ class Run:
     @cached_property
     def offered(self) -> list[str]:
         """Questions made from the corpus, those first on which the heaviest parts disagree most."""
-        made = self.pseudo_queries
-        if made.empty:
-            from anmi.adaptation.make import make_pseudo_queries
-
-            some = self.corpus.iloc[
-                np.argsort(position(self.seed, "offered", self.corpus["document_id"].tolist()))
-            ]
-            some = some[:_TRIED]
-            kinds = ("question", "title", "cloze")
-            made = make_pseudo_queries(
-                some, kinds, language=self.language, seed=self.seed, show_progress=False
-            ).queries
-        # Tables and code are no questions.
-        made = made[made["text"].str.count(_MARKUP) <= _MOST_MARKUP * made["text"].str.len()]
-        places = (
-            made["kind"].map({kind: place for place, kind in enumerate(_KINDS)}).fillna(len(_KINDS))
-        )
-        order = np.lexsort(
-            (
-                position(self.seed, "offered", made["text"].tolist()),
-                places,
-                ~made["text"].str.endswith(("?", "？", "؟")),
-            )
-        )
-        texts = (
-            made.iloc[order].drop_duplicates("document_id")["text"].str[:_LONGEST_OFFERED].tolist()
-        )
-        texts = [text for text in dict.fromkeys(texts) if normalised(text) not in self._named][
-            :_TRIED
-        ]
+        texts = self._candidate_questions()
         if self.search is None or not texts:
             return texts
         weights = self.search.settings["weights"]
@@ -249,22 +219,54 @@ class Run:
         if len(heaviest) < 2:
             return texts
         with self._searching:
-            both = [self.search.ranked(texts, 10, part).documents for part in heaviest]
+            rankings = [self.search.ranked(texts, 10, part).documents for part in heaviest]
         shared = [
-            len({*one} & {*other} - {PADDING})
-            for one, other in zip(*(d.tolist() for d in both), strict=True)
+            len({*first} & {*second} - {PADDING})
+            for first, second in zip(*(ranking.tolist() for ranking in rankings), strict=True)
         ]
-        return [texts[place] for place in np.argsort(shared, kind="stable")]
+        return [texts[number] for number in np.argsort(shared, kind="stable")]
 
-    def check_pair(self, query_id: str, document_id: str, asked: Collection[str] = ()) -> None:
-        """Make sure that a pair may be marked; ``asked`` are the ids of questions that somebody asked here.
+    def _candidate_questions(self) -> list[str]:
+        """Return a pseudo-query a document, those first that read most like questions."""
+        queries = self.pseudo_queries
+        if queries.empty:
+            from anmi.adaptation.make import make_pseudo_queries
+
+            ranks = position(self.seed, "offered", self.corpus["document_id"].tolist())
+            documents = self.corpus.iloc[np.argsort(ranks)[:_TRIED]]
+            queries = make_pseudo_queries(
+                documents,
+                ("question", "title", "cloze"),
+                language=self.language,
+                seed=self.seed,
+                show_progress=False,
+            ).queries
+        # Tables and code are no questions.
+        markup = queries["text"].str.count(_MARKUP)
+        queries = queries[markup <= _MOST_MARKUP * queries["text"].str.len()]
+        kinds = {kind: rank for rank, kind in enumerate(_KINDS)}
+        order = np.lexsort(
+            (
+                position(self.seed, "offered", queries["text"].tolist()),
+                queries["kind"].map(kinds).fillna(len(_KINDS)),
+                ~queries["text"].str.endswith(("?", "？", "؟")),
+            )
+        )
+        ordered = queries.iloc[order].drop_duplicates("document_id")["text"]
+        texts = dict.fromkeys(ordered.str[:_LONGEST_OFFERED].tolist())
+        return [text for text in texts if normalised(text) not in self._named][:_TRIED]
+
+    def check_pair(
+        self, query_id: str, document_id: str, question_ids: Collection[str] = ()
+    ) -> None:
+        """Make sure that a pair may be marked; ``question_ids`` are of questions typed here.
 
         Raises
         ------
         AnmiError
             There is no such query or document, or the query is one of test.
         """
-        split = "train" if query_id in asked else self._split.get(query_id)
+        split = "train" if query_id in question_ids else self._split.get(query_id)
         if split is None:
             raise AnmiError(
                 "the collection has no such query: open the page again, the run may be another one"
@@ -281,7 +283,7 @@ class Run:
             )
 
     def document(self, document_id: str) -> dict[str, Any]:
-        """Return ``document_id, title, text`` of a passage or a document, and how many characters the text has.
+        """Return ``document_id, title, text, characters, cut`` of a passage or a document.
 
         Raises
         ------
@@ -290,29 +292,27 @@ class Run:
         """
         if document_id in self._documents:
             return self._texts(self._documents[document_id], LONGEST)
-        parts = [
-            self._texts(place, LONGEST)
-            for place, name in enumerate(self._parents)
-            if name == document_id
+        passages = [
+            self._texts(number, LONGEST)
+            for number, parent in enumerate(self._parents)
+            if parent == document_id
         ]
-        if not parts:
+        if not passages:
             raise AnmiError("the collection has no such document")
-        text = "\n\n".join(part["text"] for part in parts)
-        told = {"text": text[:LONGEST], "characters": len(text), "cut": len(text) > LONGEST}
-        return parts[0] | {"document_id": document_id} | told
+        text = "\n\n".join(passage["text"] for passage in passages)
+        return passages[0] | {"document_id": document_id} | _cut(text, LONGEST)
 
-    def _texts(self, place: int, longest: int) -> dict[str, Any]:
-        entry = self.corpus.iloc[place]
-        text = str(entry["text"])
-        found = {
-            "document_id": str(entry["document_id"]),
-            "title": str(entry["title"] or "")[:SHOWN],
+    def _texts(self, number: int, longest: int) -> dict[str, Any]:
+        passage = self.corpus.iloc[number]
+        return {
+            "document_id": str(passage["document_id"]),
+            "title": str(passage["title"] or "")[:SHOWN],
+            "parent": self._parents[number],
+            **_cut(str(passage["text"]), longest),
         }
-        found |= {"parent": self._parents[place]}
-        return found | {"text": text[:longest], "characters": len(text), "cut": len(text) > longest}
 
     def explained(self, query_id: str) -> dict[str, Any]:
-        """Return all that is known of a query's candidates.
+        """Return what judges and rules say of a query's candidates.
 
         Returns
         -------
@@ -326,27 +326,25 @@ class Run:
         AnmiError
             The query was not mined.
         """
-        mined = self.overview["shard"][self.overview["query_id"] == query_id].tolist()
-        if not mined:
+        shards = self.overview["shard"][self.overview["query_id"] == query_id].tolist()
+        if not shards:
             split = self._split.get(query_id)
-            why = (
-                "the collection has no such query" if split is None else f"it is a query of {split}"
-            )
-            raise AnmiError(f"nothing was mined for this query, since {why}")
-        asked = self.queries[self.queries["query_id"] == query_id].iloc[0]
-        block = self._block(mined[0])
+            reason = "the collection has no such query"
+            if split is not None:
+                reason = f"it is a query of {split}"
+            raise AnmiError(f"nothing was mined for this query, since {reason}")
+        query = self.queries[self.queries["query_id"] == query_id].iloc[0]
+        text = str(query["text"])
+        block = self._block(shards[0])
         block = block.take(np.flatnonzero(block.query_ids == query_id))
-        told = explain(block, self.corpus, self.fused, str(asked["text"]), self.seed, self.wanted)
+        decisions = explain(block, self.corpus, self.fused, text, self.seed, self.negatives_wanted)
         uncertainties = uncertainty(block)[0]
-        for candidate in told["candidates"]:
+        for candidate in decisions["candidates"]:
             candidate["uncertainty"] = float(uncertainties[candidate["place"] - 1])
-        for document in (*told["positives"], *told["candidates"]):
+        for document in (*decisions["positives"], *decisions["candidates"]):
             document.update(self._texts(self._documents[document["document_id"]], SHOWN))
-        return told | {
-            "query_id": query_id,
-            "text": str(asked["text"])[:LONGEST],
-            "split": str(asked["split"]),
-        }
+        query_facts = {"query_id": query_id, "text": text[:LONGEST], "split": str(query["split"])}
+        return decisions | query_facts
 
     def _block(self, number: int) -> Candidates:
         files = self.selection.files
@@ -354,8 +352,8 @@ class Run:
             return next(iter(CandidateShards.read([files[number]])))
         return next(islice(iter(self.selection), number, None))
 
-    def found(self, question: str, k: int) -> dict[str, list[Hit]]:
-        """Return what each system finds, by its name."""
+    def hits(self, question: str, k: int) -> dict[str, list[Hit]]:
+        """Return the best documents of each system, by its name."""
         if self.search is None:
             raise AnmiError("there is no trained search yet: `kedro run` makes one")
         # Indexes and models are not all made for several threads.
@@ -365,3 +363,8 @@ class Run:
                 return hits
             zero_shot = self.zero_shot.hits(question, k, self.search)
         return {"zero_shot": zero_shot, **hits}
+
+
+def _cut(text: str, longest: int) -> dict[str, Any]:
+    """Return the start of a text, its number of characters, and whether it is cut."""
+    return {"text": text[:longest], "characters": len(text), "cut": len(text) > longest}
