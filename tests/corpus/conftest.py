@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-WORDS = [
-    *("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath"),
-    *("islet", "jetty", "knoll", "lagoon", "marsh", "north", "oasis", "prairie"),
-]
+_WORDS = """amber birch cedar delta ember fjord grove heath
+islet jetty knoll lagoon marsh north oasis prairie"""
+WORDS = _WORDS.split()
 
 
 class Folder:
@@ -21,29 +20,24 @@ class Folder:
         self, path: Path, documents: int = 40, train: float = 0.6, dev: float = 0.2
     ) -> None:
         self.path = path
-        numbers = range(documents)
-        texts = [f"the {WORDS[i % 16]} of the {WORDS[i * 7 % 16]} number {i}" for i in numbers]
-        self.documents: list[Any] = [
-            {"_id": f"d{i}", "title": f"Title {i}", "text": texts[i]} for i in numbers
-        ]
-        self.queries: list[Any] = [
-            {"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"} for i in numbers
-        ]
+        self.documents: list[Any] = []
+        self.queries: list[Any] = []
+        for i in range(documents):
+            text = f"the {WORDS[i % 16]} of the {WORDS[i * 7 % 16]} number {i}"
+            self.documents.append({"_id": f"d{i}", "title": f"Title {i}", "text": text})
+            self.queries.append({"_id": f"q{i}", "text": f"which {WORDS[i % 16]} has number {i}"})
         first, second = int(documents * train), int(documents * (train + dev))
-        self.qrels: dict[str, list[str]] = {
-            "train": [f"q{i}\td{i}\t1" for i in numbers[:first]],
-            "dev": [f"q{i}\td{i}\t1" for i in numbers[first:second]],
-            "test": [f"q{i}\td{i}\t2" for i in numbers[second:]],
-        }
+        labels = [f"q{i}\td{i}\t{1 + (i >= second)}" for i in range(documents)]
+        splits = labels[:first], labels[first:second], labels[second:]
+        self.qrels = dict(zip(("train", "dev", "test"), splits, strict=True))
 
     def write(self, *, newline: str = "\n", prefix: bytes = b"") -> str:
         (self.path / "qrels").mkdir(parents=True, exist_ok=True)
         self._put("corpus.jsonl", self.documents, newline, prefix)
         self._put("queries.jsonl", self.queries, newline, prefix)
         for split, labels in self.qrels.items():
-            self._put(
-                f"qrels/{split}.tsv", ["query-id\tcorpus-id\tscore", *labels], newline, prefix
-            )
+            rows = ["query-id\tcorpus-id\tscore", *labels]
+            self._put(f"qrels/{split}.tsv", rows, newline, prefix)
         return f"beir:{self.path}"
 
     def _put(self, name: str, rows: list[Any], newline: str, prefix: bytes) -> None:
@@ -69,30 +63,26 @@ class GraphFolder(Folder):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        cities = [f"{self.BASE}City_{i}" for i in range(10)]
+        countries = [f"{self.BASE}Country_{i}" for i in range(3)]
         self.entities: list[Any] = [
-            {
-                "uri": f"{self.BASE}City_{i}",
-                "label": f"City {i}",
-                "types": ["city"],
-                "description": f"The city {i}.",
-            }
-            for i in range(10)
+            {"uri": uri, "label": f"City {i}", "types": ["city"], "description": f"The city {i}."}
+            for i, uri in enumerate(cities)
         ]
         self.entities += [
-            {"uri": f"{self.BASE}Country_{i}", "label": f"Country {i}", "types": ["country"]}
-            for i in range(3)
+            {"uri": uri, "label": f"Country {i}", "types": ["country"]}
+            for i, uri in enumerate(countries)
         ]
         self.triples = [
-            f"{self.BASE}City_{i}\tcountry\t{self.BASE}Country_{i % 3}\ttrain" for i in range(10)
+            f"{uri}\tcountry\t{countries[i % 3]}\ttrain" for i, uri in enumerate(cities)
         ]
-        self.triples += [f"{self.BASE}City_{i}\tpeople\t{i}000\tdev" for i in range(10)]
-        self.triples += [f'{self.BASE}City_{i}\tmotto\t"Motto {i}"\ttest' for i in range(10)]
+        self.triples += [f"{uri}\tpeople\t{i}000\tdev" for i, uri in enumerate(cities)]
+        self.triples += [f'{uri}\tmotto\t"Motto {i}"\ttest' for i, uri in enumerate(cities)]
         for i, document in enumerate(self.documents):
-            document["metadata"] = {
-                "triples": [[f"City_{i % 10}", "country", f"Country_{i % 10 % 3}"]]
-            }
+            triples = [[f"City_{i % 10}", "country", f"Country_{i % 10 % 3}"]]
+            document["metadata"] = {"triples": triples}
             if i >= 20:
-                document["metadata"]["triples"].append([f"City_{i % 10}", "people", f"{i % 10}000"])
+                triples.append([f"City_{i % 10}", "people", f"{i % 10}000"])
 
     def write(
         self, *, newline: str = "\n", prefix: bytes = b"", place: str = "..", tables: bool = True
@@ -100,12 +90,8 @@ class GraphFolder(Folder):
         super().write(newline=newline, prefix=prefix)
         if tables:
             self._put(f"{place}/entities.jsonl", self.entities, newline, prefix)
-            self._put(
-                f"{place}/triples.tsv",
-                ["head\trelation\ttail\tsplit", *self.triples],
-                newline,
-                prefix,
-            )
+            rows = ["head\trelation\ttail\tsplit", *self.triples]
+            self._put(f"{place}/triples.tsv", rows, newline, prefix)
         return f"kg:{self.path}"
 
 

@@ -7,7 +7,6 @@ import os
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from anmi.corpus.api_docs import public_objects, split_docstring
@@ -41,10 +40,8 @@ def test_counts(name):
     found = load_collection(f"{scheme}:{DATA / path}")
     documents, queries, leaks, language = EXPECTED[name]
     assert len(found.corpus) == documents
-    assert (
-        tuple((found.queries["split"] == split).sum() for split in ("train", "dev", "test"))
-        == queries
-    )
+    counts = found.queries["split"].value_counts()
+    assert tuple(counts[["train", "dev", "test"]]) == queries
     assert len(found.quarantine) == leaks
     assert found.language == language
     assert set(found.qrels["document_id"]) <= set(found.corpus["document_id"])
@@ -77,37 +74,28 @@ def test_size_and_shape(api_docs):
 
 
 def test_equivalents_share_summary_and_split(api_docs):
-    text = dict(
-        zip(api_docs.queries["query_id"], api_docs.queries["text"].map(normalised), strict=True)
-    )
-    split = dict(zip(api_docs.queries["query_id"], api_docs.queries["split"], strict=True))
+    queries = api_docs.queries.set_index("query_id")
+    text, split = queries["text"].map(normalised), queries["split"]
     assert len(api_docs.equivalents) > 400
     for query, document in api_docs.equivalents.itertuples(index=False):
         assert query != document
         assert text[query] == text[document]
         assert split[query] == split[document]
-    groups = pd.Series(list(text.values())).value_counts()
+    groups = text.value_counts()
     assert len(api_docs.equivalents) == int((groups * (groups - 1)).sum())
 
 
 def test_graph(api_docs):
-    names, edges = (
-        set(api_docs.corpus["document_id"]),
-        set(map(tuple, api_docs.graph.values.tolist())),
-    )
+    names = set(api_docs.corpus["document_id"])
+    edges = set(map(tuple, api_docs.graph.values.tolist()))
     assert ("numpy.linalg.norm", "module", "numpy.linalg") in edges
     assert ("pandas.DataFrame.merge", "kind", "method") in edges
     assert ("pandas.DataFrame.join", "see_also", "pandas.DataFrame.merge") in edges
     seen = api_docs.graph.query("relation == 'see_also'")
-    assert (
-        len(seen) > 3000
-        and {*seen["head"], *seen["tail"]} <= names
-        and len(edges) == len(api_docs.graph)
-    )
-
-    types = dict(
-        zip(api_docs.entities["uri"], map(json.loads, api_docs.entities["types"]), strict=True)
-    )
+    assert len(seen) > 3000 and {*seen["head"], *seen["tail"]} <= names
+    assert len(edges) == len(api_docs.graph)
+    entity_types = map(json.loads, api_docs.entities["types"])
+    types = dict(zip(api_docs.entities["uri"], entity_types, strict=True))
     names = api_docs.corpus["document_id"].tolist()
     modules = set(api_docs.graph.query("relation == 'module'")["tail"])
     assert list(types)[: len(names)] == names and set(types) - set(names) == modules
@@ -146,7 +134,5 @@ def test_what_makes_a_query_and_a_document():
     assert split_docstring("Three words only.\n\n" + body) is None
     assert split_docstring("One sentence here. And a second one.\n\n" + body) is None
     assert split_docstring("A summary of four.\n\n" + "word " * 29) is None
-    assert split_docstring("    A summary\n    of four.\n\n    " + body) == (
-        "A summary of four.",
-        body.strip(),
-    )
+    indented = "    A summary\n    of four.\n\n    "
+    assert split_docstring(indented + body) == ("A summary of four.", body.strip())

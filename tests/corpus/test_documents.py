@@ -20,22 +20,17 @@ FOX = "The red fox is the largest of the true foxes and lives in most of the nor
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder with a document of every kind but PDF, two of which have one name."""
+    note = f"---\ntitle: The guide\n---\n# Foxes\n\n{FOX}\n\n## Where\n\nIn the *north*."
+    page = "<html><head><title>Page</title></head><body><h1>Dens</h1><p>Where foxes live.</p>"
+    four = '{"content": "four", "metadata": {"parent": "x"}, "lang": "en"}'
     for name, text in {
-        "guide/index.md": (
-            f"---\ntitle: The guide\n---\n# Foxes\n\n{FOX}\n\n## Where\n\nIn the *north*."
-        ),
+        "guide/index.md": note,
         "index.md": f"# Home\n\n{FOX} And so on.",
         "notes/a10.txt": "the tenth note",
         "notes/a2.txt": "the second note",
-        "page.html": (
-            "<html><head><title>Page</title></head><body><h1>Dens</h1><p>Where foxes"
-            " live.</p></body></html>"
-        ),
+        "page.html": f"{page}</body></html>",
         "rows.csv": 'ID,Title,Body,year\n7,"A, b","one\ntwo",1999\n8,,three,2000\n',
-        "rows.jsonl": (
-            '{"content": "four", "metadata": {"parent": "x"}, "lang": "en"}\n\n{"content":'
-            ' "five"}\n'
-        ),
+        "rows.jsonl": f'{four}\n\n{{"content": "five"}}\n',
         ".hidden/secret.txt": "nobody asked for this",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -52,18 +47,15 @@ def loaded(place: Path, *patterns: str, **given: object):
 def test_every_kind_is_read(place: Path) -> None:
     found = loaded(place, "**/*")
     corpus = found.corpus.set_index("document_id")
-    assert corpus.index.tolist() == [
-        *("guide/index.md", "index.md", "notes/a2.txt", "notes/a10.txt", "page.html", "7", "8"),
-        *("rows.jsonl#1", "rows.jsonl#3"),
-    ]
+    ids = """guide/index.md index.md notes/a2.txt notes/a10.txt page.html 7 8 rows.jsonl#1
+    rows.jsonl#3"""
+    assert corpus.index.tolist() == ids.split()
     assert corpus.title.tolist() == ["The guide", "Home", "", "", "Page", "A, b", "", "", ""]
     assert corpus.text["guide/index.md"] == f"Foxes\n\n{FOX}\n\nWhere\n\nIn the north."
     assert corpus.text["7"] == "one\ntwo"
     metadata = corpus.metadata.map(json.loads)
-    assert metadata["guide/index.md"] == {
-        "path": "guide/index.md",
-        "headings": [["Foxes", 1], ["Where", 2]],
-    }
+    headings = [["Foxes", 1], ["Where", 2]]
+    assert metadata["guide/index.md"] == {"path": "guide/index.md", "headings": headings}
     assert metadata["page.html"] == {"path": "page.html", "headings": [["Dens", 1]]}
     assert metadata["8"] == {"path": "rows.csv", "year": "2000"}
     assert metadata["rows.jsonl#1"] == {"path": "rows.jsonl", "lang": "en", "parent": "x"}
@@ -84,14 +76,10 @@ def test_ids_start_below_the_folder_that_all_patterns_share(
     assert fingerprint(relative) == fingerprint(loaded(place, "notes/*.txt", "guide/*"))
 
 
-@pytest.mark.parametrize("pattern", ["notes", "notes/", "notes/**", "notes/**/*"])
-def test_a_folder_stands_for_what_is_below_it(place: Path, pattern: str) -> None:
-    assert [name for name, _ in files_of_docs(f"{place}/{pattern}")] == ["a2.txt", "a10.txt"]
-
-
 @pytest.mark.parametrize(
     ("pattern", "ids"),
     [
+        *[(pattern, ["a2.txt", "a10.txt"]) for pattern in ("n", "n/", "n/**", "n/**/*")],
         ("[2024] notes", ["a[1].md", "b.txt"]),
         ("[2024] notes/a[1].md", ["a[1].md"]),
         ("[2024] notes/*.[mt]*", ["a[1].md", "b.txt"]),
@@ -99,10 +87,11 @@ def test_a_folder_stands_for_what_is_below_it(place: Path, pattern: str) -> None
         ("**/a[[]1].md", ["[2024] notes/a[1].md"]),
     ],
 )
-def test_brackets_in_the_name_of_what_is_there_are_no_wildcard(
+def test_a_folder_is_all_below_it_and_brackets_in_names_of_what_is_there_are_no_wildcard(
     tmp_path: Path, pattern: str, ids: list[str]
 ) -> None:
-    for name in ("[2024] notes/a[1].md", "[2024] notes/b.txt", "2/x.md", "1x.md"):
+    names = "[2024] notes/a[1].md|[2024] notes/b.txt|2/x.md|1x.md|n/a2.txt|n/a10.txt"
+    for name in names.split("|"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"Of {name}.")
     assert [name for name, _ in files_of_docs(f"{tmp_path}/{pattern}")] == ids
@@ -113,9 +102,7 @@ def test_a_linked_folder_that_is_not_read_is_named(
 ) -> None:
     (place / "linked").symlink_to(place / "notes")
     assert len(loaded(place, "**/*").corpus) == 9
-    assert caplog.messages == [
-        f"{place}/linked is a link to a folder, which ** does not follow: name it to read it"
-    ]
+    assert f"{place}/linked is a link to a folder" in caplog.text
     assert loaded(place, "linked").corpus.document_id.tolist() == ["a2.txt", "a10.txt"]
 
 
@@ -130,22 +117,16 @@ def test_hidden_files_are_read_where_they_are_named(place: Path) -> None:
 def test_separators_long_fields_and_named_columns(place: Path) -> None:
     long = "fox " * 50_000
     (place / "rows.csv").write_bytes(f"id;text\r\n1;{long}\r\n\r\n2;b, c\r\n".encode("utf-8-sig"))
-    assert loaded(place, "rows.csv").corpus[["document_id", "text"]].values.tolist() == [
-        ["1", long],
-        ["2", "b, c"],
-    ]
+    rows = loaded(place, "rows.csv").corpus[["document_id", "text"]].values.tolist()
+    assert rows == [["1", long], ["2", "b, c"]]
     table = "key\theadline\tbody\tabstract\nk1\tOne\tlong\tshort\n"
     (place / "rows.tsv").write_text(table, encoding="utf-8")
-    found = loaded(
-        place, "rows.tsv", columns={"id": "key", "title": "headline", "text": "abstract"}
-    ).corpus
+    columns = {"id": "key", "title": "headline", "text": "abstract"}
+    found = loaded(place, "rows.tsv", columns=columns).corpus
     assert found[["document_id", "title", "text"]].values.tolist() == [["k1", "One", "short"]]
     assert json.loads(found.metadata[0]) == {"body": "long", "path": "rows.tsv"}
     assert loaded(place, "rows.tsv").corpus.document_id.tolist() == ["rows.tsv#2"]
-    with pytest.raises(
-        AnmiError,
-        match=r'rows.tsv line 2 has no column "heading"; its columns are "key", "headline"',
-    ):
+    with pytest.raises(AnmiError, match=r'rows.tsv line 2 has no column "heading"; .* "headline"'):
         loaded(place, "rows.tsv", columns={"title": "heading"})
 
 
@@ -159,8 +140,7 @@ def test_what_holds_no_text_is_listed_and_no_damage(place: Path) -> None:
     reasons = found.quarantine.set_index("id").reason
     empty = ["blank.txt", "empty.md", "page.html", "rows.csv", "rows.jsonl"]
     assert sorted(reasons.index[reasons == "there is no text in it"]) == empty
-    assert "not read" in reasons["image.png"]
-    assert ".pdf" in reasons["image.png"]
+    assert ".pdf" in reasons["image.png"], "the kinds that are read are listed"
 
 
 def test_a_file_that_is_no_text_is_set_aside(place: Path) -> None:
@@ -203,19 +183,11 @@ def test_markdown_is_plain_and_keeps_its_code() -> None:
     found = of_markdown(MARKDOWN.encode())
     assert found.title == "Trees"
     assert found.headings == (("Uses", 2), ("Trees", 3))
-    assert found.text.split("\n\n") == [
-        "An oak is a tall tree; see Quercus. A leaf",
-        "# no heading\ngrow(oak)",
-        *(
-            "name height\noak 30 m",
-            "First",
-            "more of it",
-            "Second",
-            "Uses",
-            "Wood & acorns\nand shade",
-            "Trees",
-        ),
-    ]
+    blocks = """An oak is a tall tree; see Quercus. A leaf|# no heading
+grow(oak)|name height
+oak 30 m|First|more of it|Second|Uses|Wood & acorns
+and shade|Trees"""
+    assert found.text.split("\n\n") == blocks.split("|")
 
 
 @pytest.mark.parametrize(
@@ -253,11 +225,7 @@ def test_markdown_is_plain_and_keeps_its_code() -> None:
         ("text before\n\n# Title", "Title", "text before"),
         ("# \n\ntext", "", "text"),
         ("\ufeff# Oak\r\n\r\ntext\r\n", "Oak", "text"),
-        (
-            "# Oak\n\nA <select> of trees<br>\nhere\n\n<select>\n<nav>\n\ntext",
-            "Oak",
-            "A of trees\nhere\n\ntext",
-        ),
+        ("# A\n\nA <select> b<br>\nc\n\n<select>\n<nav>\n\ntext", "A", "A b\nc\n\ntext"),
     ],
 )
 def test_titles_of_markdown(source: str, title: str, text: str) -> None:
@@ -278,28 +246,20 @@ def test_html_is_what_a_reader_sees() -> None:
     )
     assert found.title == "Oak — Trees"
     assert found.headings == (("Oak", 1),)
-    assert found.text.split("\n\n") == [
-        "Oak",
-        "A tall tree of the north.\nIt grows.",
-        "bark\nleaf",
-        *("x = 1\n  y = 2", "name m\noak 30", "tail"),
-    ]
+    blocks = """Oak|A tall tree of the north.
+It grows.|bark
+leaf|x = 1
+  y = 2|name m
+oak 30|tail"""
+    assert found.text.split("\n\n") == blocks.split("|")
 
 
 @pytest.mark.parametrize(
     ("data", "text"),
     [
         ('<meta charset="latin-1"><p>été'.encode("latin-1"), "été"),
-        (
-            '<meta http-equiv="x" content="text/html; charset=windows-1251"><p>дуб'.encode(
-                "cp1251"
-            ),
-            "дуб",
-        ),
-        (
-            '<?xml version="1.0" encoding="utf-8"?><html><body><p>дуб</p></body></html>'.encode(),
-            "дуб",
-        ),
+        ('<meta http-equiv="x" content="text/html; charset=cp1251"><p>дуб'.encode("cp1251"), "дуб"),
+        ('<?xml version="1.0" encoding="utf-8"?><html><p>дуб</p></html>'.encode(), "дуб"),
         (b"", ""),
         (b"<!-- only -->", ""),
         (b"words alone", "words alone"),
@@ -344,9 +304,7 @@ def pdf(text: str) -> bytes:
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
         "<< /Title (On foxes) >>",
     )
-    body = "".join(
-        f"{number} 0 obj\n{each}\nendobj\n" for number, each in enumerate(objects, start=1)
-    )
+    body = "".join(f"{number} 0 obj\n{line}\nendobj\n" for number, line in enumerate(objects, 1))
     return f"%PDF-1.4\n{body}trailer\n<< /Size 7 /Root 1 0 R /Info 6 0 R >>\nstartxref\n0\n%%EOF".encode()
 
 

@@ -88,20 +88,11 @@ def ask(text: str, document: str, relevance: int | None = 1, split: str = "train
 
 
 def test_a_question_is_a_query_with_what_was_marked_for_it() -> None:
-    log = [
-        ask("Why  so?\0", "d1"),
-        ask("why so", "d2", 0),
-        ask("WHY SO!", "d3", split="test"),
-        ask("nothing found", "d1", 0),
-        ask("taken back", "d1"),
-        ask("taken back", "d1", None),
-        ask("B", "d3"),
-        ask("t?", "d1"),
-        ask("gone", "gone"),
-    ]
-    found, counted = with_marks(
-        collection(), current_marks(log), questions(log), seed=1, dev_share=0.5
-    )
+    log = [ask("Why  so?\0", "d1"), ask("why so", "d2", 0), ask("WHY SO!", "d3", split="test")]
+    log += [ask("nothing found", "d1", 0), ask("taken back", "d1"), ask("taken back", "d1", None)]
+    log += [ask("B", "d3"), ask("t?", "d1"), ask("gone", "gone")]
+    marks, asked = current_marks(log), questions(log)
+    found, counted = with_marks(collection(), marks, asked, seed=1, dev_share=0.5)
     name = question_of("why so")[0]
     new = found.queries[found.queries.query_id.str.startswith("asked-")]
     assert new[["query_id", "text", "split"]].to_numpy().tolist() == [[name, "WHY SO!", "test"]]
@@ -110,10 +101,7 @@ def test_a_question_is_a_query_with_what_was_marked_for_it() -> None:
     assert ("b", "d3") in pairs(found.qrels)
     assert ("t", "d1") not in pairs(found.qrels)
     assert pairs(counted) == {(name, "d1"), (name, "d2"), (name, "d3"), ("b", "d3")}
-    assert found.notes["marks"].startswith(
-        "3 pairs marked as relevant, 1 as not relevant; 1 questions asked on the page are queries"
-        " (1 test)"
-    )
+    assert found.notes["marks"].startswith("3 pairs marked as relevant, 1 as not relevant; 1 quest")
 
 
 @settings(max_examples=10)
@@ -121,28 +109,21 @@ def test_a_question_is_a_query_with_what_was_marked_for_it() -> None:
 def test_dev_is_cut_from_questions_by_their_text_where_there_is_none(order: list[int]) -> None:
     before = collection()
     before = replace(
-        before,
-        queries=before.queries.iloc[:0],
-        qrels=before.qrels.iloc[:0],
-        notes={"labels": "none for training"},
+        before, queries=before.queries[:0], qrels=before.qrels[:0], notes={"labels": "none"}
     )
-    log = [
-        ask(f"question {number}", "d1", split="test" if number % 5 == 4 else "train")
-        for number in order
-    ]
+    splits = ["train"] * 4 + ["test"]
+    log = [ask(f"question {number}", "d1", split=splits[number % 5]) for number in order]
     test = {mark.question for mark in log if mark.split == "test"}
     found, _ = with_marks(before, current_marks(log), questions(log), seed=1, dev_share=0.35)
     splits = found.queries.set_index("text").split
     dev = {text for text in splits.index if cut([text], 1, dev_share=0.35)[0] == "dev"} - test
     assert (set(splits.index[splits == "test"]), set(splits.index[splits == "dev"])) == (test, dev)
-    assert (
-        found.qrels.split == found.qrels.query_id.map(found.queries.set_index("query_id").split)
-    ).all()
+    split_of_query = found.queries.set_index("query_id").split
+    assert (found.qrels.split == found.qrels.query_id.map(split_of_query)).all()
     assert "labels" not in found.notes
     # A handful says less than pseudo-queries, which stand in where there is no dev query.
-    few, _ = with_marks(
-        before, current_marks(log[:40]), questions(log[:40]), seed=1, dev_share=0.35
-    )
+    log = log[:40]
+    few, _ = with_marks(before, current_marks(log), questions(log), seed=1, dev_share=0.35)
     assert set(few.queries.split) == {"train", "test"}
 
 

@@ -26,11 +26,8 @@ from anmi.retrieval.tokenize import tokenizer
 
 LANGUAGES = ["en", "de", "es", "ko", "zh", "ja", "th", "ar", "hi", "xx"]
 # Texts with what ends sentences, lines and lists, which random characters seldom have.
-PIECES = st.lists(
-    st.sampled_from(
-        ["Dr. A", "one", "2.", "!", "?", "\n", "\n\n", "- ", ": ", " ", "雨。", "ฝน ", "\u3000"]
-    )
-)
+_PIECES = "Dr. A|one|2.|!|?|\n|\n\n|- |: | |雨。|ฝน |\u3000"
+PIECES = st.lists(st.sampled_from(_PIECES.split("|")))
 TEXTS = st.one_of(st.text(), st.text(st.characters()), PIECES.map("".join), PIECES.map(" ".join))
 
 
@@ -53,14 +50,10 @@ def test_sentences_hold_all_of_the_text_but_the_white_space_between_them(
     [
         (
             "en",
-            "Dr. Smith saw it. It rained, e.g. in Rome.",
-            ["Dr. Smith saw it.", "It rained, e.g. in Rome."],
+            "Dr. A saw it. It rained, e.g. in Rome.",
+            ["Dr. A saw it.", "It rained, e.g. in Rome."],
         ),
-        (
-            "en",
-            "Steps:\n1. Cut.\n2. Sew it\n   well.",
-            ["Steps:", "1. Cut.", "2. Sew it\n   well."],
-        ),
+        ("en", "So:\n1. Cut.\n2. Sew it\n   well.", ["So:", "1. Cut.", "2. Sew it\n   well."]),
         ("en", "A line that was\nwrapped goes on.", ["A line that was\nwrapped goes on."]),
         ("de", "Es kostet z. B. 3 Euro. Das geht.", ["Es kostet z. B. 3 Euro.", "Das geht."]),
         ("zh", "今天下雨。明天晴天！", ["今天下雨。", "明天晴天！"]),
@@ -106,44 +99,10 @@ def test_any_text_gives_words_of_letters_and_digits_only(text: str) -> None:
     assert [c for word in words_of(text) for c in kept(word)] == kept(text)
 
 
-CHARACTERS = [
-    *(
-        " ",
-        "\n",
-        ". ",
-        ".",
-        '"',
-        "'",
-        "`",
-        "“",
-        "«",
-        "「",
-        "[",
-        "(",
-        "<a>",
-        "*",
-        "_",
-        "-",
-        "a",
-        "1. ",
-    ),
-    *(
-        "aB",
-        "éA",
-        "e\u0301",
-        "\u0301",
-        "漢",
-        "가",
-        "ก",
-        "क्",
-        "ﷺ",
-        "😀",
-        "👩\u200d",
-        "\u200b",
-        "\ufeff",
-        "\\",
-    ),
-]
+_CHARACTERS = (
+    " ¦\n¦. ¦.¦\"¦'¦`¦“¦«¦「¦[¦(¦<a>¦*¦_¦-¦a¦1. ¦aB¦éA¦e\u0301¦\u0301¦漢¦가¦ก¦क्¦ﷺ¦😀¦👩\u200d"
+)
+CHARACTERS = [*_CHARACTERS.split("¦"), "\u200b", "\ufeff", "\\"]
 # Each with the characters that it is given: where libraries need about a second for 100 kB of
 # prose, fewer.
 BOMBS: dict[str, tuple[int, Callable[[str], Any]]] = {
@@ -154,10 +113,7 @@ BOMBS: dict[str, tuple[int, Callable[[str], Any]]] = {
     "json": (1_000_000, lambda text: to_json({"text": clean(text)})),
     "language": (1_000_000, lambda text: detect_language([text])),
     "code mixing": (200_000, lambda text: hardness([text])),
-    "duplicates": (
-        1_000_000,
-        lambda text: near_duplicates(normalised_forms([text, f"{text} x"]), least_words=1),
-    ),
+    "duplicates": (1_000_000, lambda text: near_duplicates(normalised_forms([text, f"{text} x"]))),
     "markdown": (100_000, lambda text: of_markdown(text.encode())),
     "html": (1_000_000, lambda text: of_html(text.encode())),
     "keyphrase": (
@@ -198,35 +154,27 @@ def test_what_no_blank_interrupts_is_cut_in_time(characters: str) -> None:
     assert time.perf_counter() - start < 10
 
 
-@pytest.mark.parametrize(
-    ("given", "code"),
-    [
-        ("hi", "hi"),
-        ("EN-us", "en"),
-        ("pt_BR", "pt"),
-        ("zh-Hant", "zh"),
-        (" ta ", "ta"),
-        ("nb", "no"),
-        ("my", "my"),
-    ],
-)
+CODES = {
+    "hi": "hi",
+    "EN-us": "en",
+    "pt_BR": "pt",
+    "zh-Hant": "zh",
+    " ta ": "ta",
+    "nb": "no",
+    "my": "my",
+}
+
+
+@pytest.mark.parametrize(("given", "code"), CODES.items())
 def test_codes_with_region_and_in_capitals(given: str, code: str) -> None:
     assert language_code(given) == code
     assert IngestionParams(language=given).language == code
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("hindi", 'did you mean "hi"?'),
-        ("Thai", 'did you mean "th"?'),
-        ("xylo", "expected: an ISO 639-1 code"),
-    ],
-)
-def test_an_unknown_language_is_refused(given: str, said: str) -> None:
-    with pytest.raises(AnmiError) as refused:
+@pytest.mark.parametrize(("given", "hint"), [("hindi", '"hi"'), ("Thai", '"th"'), ("xylo", "ISO")])
+def test_an_unknown_language_is_refused(given: str, hint: str) -> None:
+    with pytest.raises(AnmiError, match=f'"{given}".*{hint}'):
         language_code(given)
-    assert f'there is no language "{given}"; {said}' in str(refused.value)
 
 
 def test_what_is_recognised_can_be_given() -> None:
@@ -256,12 +204,7 @@ def test_two_languages_of_one_script() -> None:
 
 
 def test_apostrophes_are_punctuation_and_part_no_word() -> None:
-    assert [word for word, _ in split_words("don't rock 'n' l’eau")] == [
-        "don't",
-        "rock",
-        "n",
-        "l’eau",
-    ]
+    assert words_of("don't rock 'n' l’eau") == ["don't", "rock", "n", "l’eau"]
     without, marked = hardness(["dont stop now", "don't stop now"], "script")
     entropy = 0.25 * (slow("don't stop now")[1] - slow("dont stop now")[1]) / 4
     assert marked - without == pytest.approx(entropy + 0.2 / 14 / 0.25)
