@@ -323,8 +323,9 @@ def _made(kind: str, language: str, accents: bool) -> Tokenize:
         if kind in DICTIONARIES or not forms:
             return [form.lower() for form in forms]
         terms, form_terms = cut([word, " ".join(forms)])
+        word_terms = set(terms)
         # A stop word has no second form.
-        return [term for term in form_terms if terms and term not in terms]
+        return [term for term in form_terms if word_terms and term not in word_terms]
 
     def further_terms(text: str) -> list[str]:
         """Return the terms of a text beside its words."""
