@@ -84,17 +84,18 @@ def invoke(*arguments: str, code: int = 0) -> Result:
 
 def test_the_newest_rows_are_written_and_the_line_that_reads_them_works(tmp_path: Path) -> None:
     folder = tmp_path / "out" / "mined"
-    done = invoke("triplet", str(folder))
-    assert f"2 lines of triplet in {folder}, of " in done.stdout and VERSION in done.stdout
+    done = invoke("n-tuple", str(folder))
+    assert f"1 lines of n-tuple in {folder}, of " in done.stdout and VERSION in done.stdout
     assert "warning: left out rows without negatives: 1" in done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("read it with: ")]
     import datasets
 
     read = eval(line.removeprefix("read it with: "), {"datasets": datasets})
     assert read.to_dict() == {
-        "query": ["질문"] * 2,
-        "positive": ["größer"] * 2,
-        "negative": ["text a", "text b"],
+        "query": ["질문"],
+        "positive": ["größer"],
+        "negative_1": ["text a"],
+        "negative_2": ["text b"],
     }
     assert [path.name for path in folder.parent.iterdir()] == ["mined"], "nothing is left beside it"
 
@@ -130,7 +131,7 @@ def test_the_card_says_how_the_rows_were_mined_and_datasets_reads_the_folder(
         pd.DataFrame(rows),
         "2026-01-02T00.00.00.000Z",
     )
-    for name, lines in (("triplet", 2), ("tevatron", 1), ("pairs", 1)):
+    for name in ("n-tuple", "tevatron", "pairs"):
         done = invoke(name, str(tmp_path / name))
         assert (
             'prompts, not in the texts: "찾기: " before queries, none before documents'
@@ -148,11 +149,10 @@ def test_the_card_says_how_the_rows_were_mined_and_datasets_reads_the_folder(
         ):
             assert told in text
         read = datasets.load_dataset(str(tmp_path / name), split="train")
-        assert len(read) == lines and read[0]["query"] == "질문"
-    invoke("triplet", str(tmp_path / "triplet"), "--negatives", "1", "--force")
-    assert len(datasets.load_dataset(str(tmp_path / "triplet"), split="train")) == 1, (
-        "not what it read before"
-    )
+        assert len(read) == 1 and read[0]["query"] == "질문"
+    invoke("n-tuple", str(tmp_path / "n-tuple"), "--negatives", "1", "--force")
+    read_again = datasets.load_dataset(str(tmp_path / "n-tuple"), split="train")
+    assert len(read_again.column_names) == 3
 
 
 def test_a_collection_is_read_by_mteb_and_by_ourselves(data: Path, tmp_path: Path) -> None:
@@ -215,9 +215,10 @@ def test_a_collection_is_read_by_mteb_and_by_ourselves(data: Path, tmp_path: Pat
 def test_an_earlier_run_is_exported_when_it_is_named(data: Path, tmp_path: Path) -> None:
     for version in (OLD, VERSION):
         note(data, version, saved={"training_rows": {"version": version}})
-    for run, lines in (("2025", 1), ("latest", 2)):
-        told = json.loads(invoke("triplet", str(tmp_path / run), "--run", run, "--json").stdout)
-        assert told["lines"] == lines
+    for run, negatives in (("2025", 1), ("latest", 2)):
+        invoke("n-tuple", str(tmp_path / run), "--run", run)
+        exported = pd.read_parquet(tmp_path / run / "train.parquet")
+        assert len(exported.columns) == 2 + negatives
     assert (
         'has no "measured_search"'
         in invoke("vectors", str(tmp_path / "none"), "--run", "2025", code=1).stderr
@@ -227,12 +228,12 @@ def test_an_earlier_run_is_exported_when_it_is_named(data: Path, tmp_path: Path)
 def test_only_an_earlier_export_is_replaced_and_only_when_told(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
-    invoke("triplet", str(folder))
+    invoke("n-tuple", str(folder))
     assert "--force" in invoke("tevatron", str(folder), code=1).stderr
     invoke("tevatron", str(folder), "--force")
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "train.jsonl"]
     (folder / "thesis.tex").write_text("years of work")
-    refused = invoke("triplet", str(folder), "--force", code=1)
+    refused = invoke("n-tuple", str(folder), "--force", code=1)
     assert 'holds "thesis.tex", which no export wrote' in refused.stderr
     assert (folder / "thesis.tex").read_text() == "years of work"
 
@@ -240,12 +241,12 @@ def test_only_an_earlier_export_is_replaced_and_only_when_told(tmp_path: Path) -
 def test_what_cannot_be_written_is_said_in_one_sentence(tmp_path: Path, data: Path) -> None:
     (tmp_path / "file").touch()
     for (name, *more), message in (
-        (("tripet",), 'Error: there is no format "tripet"; did you mean "triplet"?'),
-        (("triplet", "--score", "dense"), 'Error: format "triplet" has no place for score'),
+        (("n-tupel",), 'Error: there is no format "n-tupel"; did you mean "n-tuple"?'),
+        (("n-tuple", "--score", "dense"), 'Error: format "n-tuple" has no place for score'),
         (("n-tuple-scores",), "Error: no score is known for 95% of the documents"),
     ):
         assert invoke(name, str(tmp_path / "out"), *more, code=1).stderr.startswith(message)
-    assert "is a file" in invoke("triplet", str(tmp_path / "file"), code=2).stderr
+    assert "is a file" in invoke("n-tuple", str(tmp_path / "file"), code=2).stderr
     assert not (tmp_path / "out").exists()
     (data / ROWS).rename(data / "gone")
-    assert "kedro run --pipelines mining" in invoke("triplet", str(tmp_path / "out"), code=1).stderr
+    assert "kedro run --pipelines mining" in invoke("n-tuple", str(tmp_path / "out"), code=1).stderr

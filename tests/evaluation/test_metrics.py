@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from anmi.errors import AnmiError
 from anmi.evaluation.generalisation import LABELLED, NEW, UNLABELLED, buckets, trained_positives
 from anmi.evaluation.metrics import (
-    by_bucket,
     evaluate,
     of_documents,
     profile,
@@ -161,22 +160,6 @@ def results(ranks: list[int]) -> pd.DataFrame:
 
 def rated(*values: float) -> pd.Series:
     return pd.Series(values, index=[f"q{i}" for i in range(len(values))], dtype=float)
-
-
-def test_each_bucket_is_summarised_as_if_it_were_all_there_is() -> None:
-    per_query = results([1, 2, 4, 8, 0])
-    table = by_bucket(per_query, rated(0.1, 0.2, 0.3, 0.7, 0.71))
-    assert table.index.tolist() == ["easy", "medium", "hard", "all"]
-    assert table.queries.tolist() == [2, 2, 1, 5]
-    for name, ids in (
-        ("easy", ["q0", "q1"]),
-        ("medium", ["q2", "q3"]),
-        ("hard", ["q4"]),
-        ("all", per_query.index),
-    ):
-        alone = summarise(per_query.loc[ids])
-        assert {k: v for k, v in table.loc[name].items() if k in alone} == pytest.approx(alone)
-    assert np.isnan(table.loc["hard", "rank_mean"]) and table.loc["hard", "rank_not_found"] == 1
 
 
 def test_a_profile_falls_where_hard_queries_fail() -> None:

@@ -292,7 +292,7 @@ def test_no_mean_is_over_labelled_and_pseudo_queries() -> None:
     pseudo_queries = pd.DataFrame({"query_id": names[2:], "text": "title"})
     queries = pd.DataFrame({"query_id": names[:2], "text": "Which is it?"})
     by_hardness = describe_hardness(scores, queries, pseudo_queries, EvaluationParams())
-    assert {row["queries"] for row in by_hardness["buckets"] if row["queries"]} == {2}
+    assert {row["queries"] for row in by_hardness["profile"]} == {2}
 
 
 def test_where_no_query_is_asked_nothing_is_measured() -> None:
@@ -309,6 +309,6 @@ def test_where_no_query_is_asked_nothing_is_measured() -> None:
     )
     scores = score_runs(runs, **tables, params=FAST, recipe="mine")
     assert len(runs) == len(scores) == 0 and "ndcg@10" in scores
-    assert describe_hardness(scores, QUERIES, tables["pseudo_queries"], FAST)["buckets"] == []
+    assert describe_hardness(scores, QUERIES, tables["pseudo_queries"], FAST)["profile"] == []
     compared = compare_systems(query_metrics=scores, query_buckets=scores, **COMPARED)
     assert [len(part) for part in compared] == [0, 0, 0]

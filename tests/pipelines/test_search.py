@@ -164,7 +164,7 @@ def test_all_systems_answer_the_same_queries(run: Run) -> None:
     assert given.query_id.tolist() == ["q2"] * labelled
     asked_tables = (run.tables["queries"], run.tables["pseudo_queries"])
     hardness = describe_hardness(table, *asked_tables, run.params)
-    assert {row["system"] for row in hardness["buckets"]} == set(systems)
+    assert {row["system"] for row in hardness["profile"]} == set(systems)
 
 
 def test_fewer_dimensions_search_as_they_are_measured_saved_and_read_elsewhere(

@@ -122,7 +122,6 @@ def test_texts_are_escaped(make):
 
 
 def test_a_whole_run_has_all_its_sections(make):
-    rows = [{"system": "bm25", "bucket": "hard", "queries": 3, "ndcg@10": 0.5, "rank_not_found": 1}]
     profile = [
         {"system": "bm25", "hardness": 0.5, "value": 0.5, "low": 0.4, "high": 0.6, "queries": 3}
     ]
@@ -145,7 +144,7 @@ def test_a_whole_run_has_all_its_sections(make):
     inputs = make()
     page = render(
         make(
-            hardness_results={"metric": "ndcg@10", "buckets": rows, "profile": profile},
+            hardness_results={"metric": "ndcg@10", "profile": profile},
             pseudo_query_summary={"documents": 1200, "new": 110, "kinds": kinds},
             dimension_metrics={"384": 0.7134, "64": 0.6512},
             knowledge_metrics={

@@ -23,8 +23,6 @@ from anmi.evaluation.significance import interval
 
 KS: Final = (1, 5, 10, 20, 50, 100)
 RANK: Final = "rank"
-EASY_BELOW: Final = 0.3
-HARD_ABOVE: Final = 0.7
 _TREC_NAMES: Final = {
     "ndcg": "ndcg_cut",
     "map": "map_cut",
@@ -124,30 +122,6 @@ def summarise(per_query: pd.DataFrame) -> dict[str, float]:
         "rank_not_found": float(len(per_query) - len(rank)),
         "queries": float(len(per_query)),
     }
-
-
-def by_bucket(per_query: pd.DataFrame, hardness: pd.Series[float]) -> pd.DataFrame:
-    """Average every metric, and describe the ranks, within each bucket of hardness.
-
-    Below 0.3 a query is easy, above 0.7 hard: the borders of the report. Nearly all real queries
-    are between (methods §4's heuristic gives a question of ten words about 0.4), so :func:`profile`
-    tells more. Returns a row per bucket that has queries, easiest first, and last ``all``, with the
-    keys of :func:`summarise` and the mean ``hardness``.
-    """
-    value = hardness[per_query.index].to_numpy(np.float64)
-    hard = value > HARD_ABOVE
-    parts = {
-        "easy": value < EASY_BELOW,
-        "medium": (value >= EASY_BELOW) & ~hard,
-        "hard": hard,
-        "all": value >= 0,
-    }
-    rows = {
-        name: summarise(per_query[mask]) | {"hardness": float(value[mask].mean())}
-        for name, mask in parts.items()
-        if mask.any()
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("bucket")
 
 
 def profile(

@@ -235,24 +235,11 @@ def _sections(
     yield Section("Read by a language model", list(filter(None, [llm.get("said")])), header, read)
     hardness = found["hardness_results"]
     metric = str(hardness.get("metric", ""))
-    buckets = [
-        [
-            words.system_name(str(row["system"])),
-            str(row["bucket"]),
-            f"{row['queries']:,.0f}",
-            f"{row[metric]:.3f}",
-            f"{row['rank_not_found']:,.0f}",
-        ]
-        for row in hardness.get("buckets", ())
-    ]
     yield Section(
         "By the hardness of queries",
-        [],
-        ["system", "queries that are", "queries", words.metric_name(metric), "not found"],
-        buckets,
-        [figures.hardness(hardness.get("profile", ()), metric)],
-        "Hardness depends on the text alone: its length, the variety of its characters, its"
-        " punctuation and words of another script or language. Easy is below 0.3, hard above 0.7.",
+        figures=[figures.hardness(hardness.get("profile", ()), metric)],
+        note="Hardness depends on the text alone: its length, the variety of its characters, its"
+        " punctuation and words of another script or language.",
     )
     by_dimensions = [[size, f"{value:.3f}"] for size, value in found["dimension_metrics"].items()]
     yield Section(

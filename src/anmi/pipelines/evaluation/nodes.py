@@ -105,8 +105,8 @@ def describe_hardness(
     pseudo_queries: pd.DataFrame,
     params: EvaluationParams,
 ) -> dict[str, Any]:
-    """Return the results of systems by the hardness of queries, in buckets and in equal groups."""
-    from anmi.evaluation.metrics import by_bucket, profile
+    """Return the results of systems by the hardness of queries, in groups of equal size."""
+    from anmi.evaluation.metrics import profile
 
     columns = ["query_id", "text"]
     scored = pd.concat([queries[columns], pseudo_queries[columns]])
@@ -115,13 +115,11 @@ def describe_hardness(
     texts = scored.text.tolist()
     query_hardness = pd.Series(hardness(texts, params.hardness.code_mix), index=scored.query_id)
     metric = "ndcg@10" if "ndcg@10" in scores else f"ndcg@{max(params.cutoffs)}"
-    buckets = []
-    profiles = []
-    for system, table in by_system(scores).items():
-        by_hardness = by_bucket(table, query_hardness).reset_index()
-        buckets.append(by_hardness.assign(system=system))
-        profiles.append(profile(table, query_hardness, metric).assign(system=system))
-    return {"metric": metric, "buckets": _records(buckets), "profile": _records(profiles)}
+    profiles = [
+        profile(table, query_hardness, metric).assign(system=system)
+        for system, table in by_system(scores).items()
+    ]
+    return {"metric": metric, "profile": _records(profiles)}
 
 
 def _records(tables: Sequence[pd.DataFrame]) -> list[dict[str, Any]]:

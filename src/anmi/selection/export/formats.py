@@ -34,9 +34,9 @@ class ExportOptions(Params):
         None,
         min_length=1,
         description=(
-            "Which judgment becomes the score or soft label, such as cross or p_relevant. When"
-            " empty, hard labels of 1 and 0, or no scores; n-tuple-scores then takes the first of"
-            " cross, p_relevant and dense that is known for 95 % of the documents."
+            "Which judgment becomes the score, such as cross or p_relevant. When empty, none;"
+            " n-tuple-scores then takes the first of cross, p_relevant and dense that is known for"
+            " 95 % of the documents."
         ),
     )
     prompt: str | None = Field(
@@ -49,7 +49,7 @@ class ExportOptions(Params):
 
 @dataclass(frozen=True)
 class Collection:
-    """The collection that training rows were made of; some formats name its titles, types and language.
+    """The collection of training rows; some formats name its titles, types and language.
 
     Attributes
     ----------
@@ -100,15 +100,15 @@ class Flat:
         """Negatives of each row, int64 [R]."""
         return np.bincount(self.negatives["row"], minlength=len(self.rows)).astype(np.int64)
 
-    def leave_out(self, what: str, number: int) -> None:
+    def leave_out(self, reason: str, number: int) -> None:
         """Note that something was left out."""
         if number:
-            self.left_out[what] = self.left_out.get(what, 0) + int(number)
+            self.left_out[reason] = self.left_out.get(reason, 0) + int(number)
 
-    def drop(self, which: Bools, what: str) -> None:
+    def drop(self, is_dropped: Bools, reason: str) -> None:
         """Leave some of the negatives out."""
-        self.leave_out(what, int(which.sum()))
-        self.negatives = self.negatives[~which]
+        self.leave_out(reason, int(is_dropped.sum()))
+        self.negatives = self.negatives[~is_dropped]
 
 
 def flatten(
@@ -141,53 +141,53 @@ def flatten(
         )
     if score is not None and score not in (judgments := _scores(rows)):
         raise AnmiError(f'the training rows have no score "{score}"; {nearest(score, judgments)}')
-    used = rows.query_weight.to_numpy() > 0 if "query_weight" in rows else np.ones(len(rows), bool)
-    table = rows[used].reset_index(drop=True)
+    is_used = np.ones(len(rows), bool)
+    if "query_weight" in rows:
+        is_used = rows.query_weight.to_numpy() > 0
+    table = rows[is_used].reset_index(drop=True)
     lengths = table.negative_ids.map(len).to_numpy(np.int64)
 
     def listed(column: str, kind: Any) -> NDArray[Any]:
         return np.fromiter(chain.from_iterable(table[column]), kind, count=int(lengths.sum()))
 
-    positives_table = table_of({name: table[name].to_numpy(object) for name in _TEXTS})
-    others = {
-        "row": np.repeat(np.arange(len(table)), lengths),
-        "id": listed("negative_ids", object),
-    }
-    negative = table_of(others | {"text": listed("negatives", object)})
-    positives_table["score"] = np.nan if score is None else positive_scores(table, score)
-    negative["score"] = np.nan if score is None else listed(f"negative_{score}", np.float64)
-    flat = Flat(positives_table, negative, options, collection, score)
-    flat.leave_out("rows of weight 0", int((~used).sum()))
+    positives = table_of({name: table[name].to_numpy(object) for name in _TEXTS})
+    negatives = table_of(
+        {
+            "row": np.repeat(np.arange(len(table)), lengths),
+            "id": listed("negative_ids", object),
+            "text": listed("negatives", object),
+        }
+    )
+    positives["score"] = np.nan if score is None else positive_scores(table, score)
+    negatives["score"] = np.nan if score is None else listed(f"negative_{score}", np.float64)
+    flat = Flat(positives, negatives, options, collection, score)
+    flat.leave_out("rows of weight 0", int((~is_used).sum()))
     if "weights" in table:
         flat.drop(listed("weights", np.float64) <= 0, "negatives of weight 0")
-    queries = flat.rows.query_id.to_numpy()[flat.negatives["row"]]
+    query_ids = flat.rows.query_id.to_numpy()[flat.negatives["row"]]
     labelled = pd.MultiIndex.from_frame(flat.rows[["query_id", "positive_id"]])
-    positive = pd.MultiIndex.from_arrays([queries, flat.negatives["id"]]).isin(labelled)
-    flat.drop(positive, "negatives that are a positive of the same query")
+    is_positive = pd.MultiIndex.from_arrays([query_ids, flat.negatives["id"]]).isin(labelled)
+    flat.drop(is_positive, "negatives that are a positive of the same query")
     if score is not None:
         flat.drop(flat.negatives.score.isna().to_numpy(), f"negatives without {score}")
     if options.negatives is not None:
-        place = flat.negatives.groupby("row").cumcount()
-        flat.negatives = flat.negatives[place < options.negatives]
+        number = flat.negatives.groupby("row").cumcount()
+        flat.negatives = flat.negatives[number < options.negatives]
     return flat
 
 
 def table_of(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a table whose texts are references; pandas would otherwise copy them into a column of its own kind.
+    """Return a table whose texts are references; pandas would copy them into its own kind.
 
     Examples
     --------
     >>> table_of({"a": np.array(["x"], dtype=object), "b": np.array([1])}).dtypes.tolist()
     [dtype('O'), dtype('int64')]
     """
-    typed = {
-        name: (
-            pd.Series(values, dtype=object)
-            if getattr(values, "dtype", np.dtype(float)).kind == "O"
-            else values
-        )
-        for name, values in columns.items()
-    }
+    typed = {}
+    for name, values in columns.items():
+        is_object = isinstance(values, np.ndarray | pd.Series) and values.dtype.kind == "O"
+        typed[name] = pd.Series(values, dtype=object) if is_object else values
     return pd.DataFrame(typed)
 
 
@@ -205,10 +205,9 @@ def positive_scores(rows: pd.DataFrame, score: str) -> Float64s:
 
 def _scores(table: pd.DataFrame) -> list[str]:
     """Return the names of the judgments that both positives and negatives may have."""
-    named = [
-        str(name).removeprefix("positive_") for name in table if str(name).startswith("positive_")
-    ]
-    return [name for name in named if f"negative_{name}" in table and name not in ("id", "ids")]
+    columns = [str(name) for name in table]
+    names = [name.removeprefix("positive_") for name in columns if name.startswith("positive_")]
+    return [name for name in names if f"negative_{name}" in table and name not in ("id", "ids")]
 
 
 def known_shares(rows: pd.DataFrame) -> dict[str, float]:
@@ -222,8 +221,8 @@ def known_shares(rows: pd.DataFrame) -> dict[str, float]:
     shares = {}
     for name in _scores(rows):
         values = np.concatenate([positive_scores(rows, name), *rows[f"negative_{name}"]])
-        values = values.astype(np.float64)
-        shares[name] = float(1 - np.isnan(values).mean()) if len(values) else 0.0
+        is_known = ~np.isnan(values.astype(np.float64))
+        shares[name] = float(is_known.mean()) if len(values) else 0.0
     return shares
 
 
@@ -236,13 +235,13 @@ def preferred_score(rows: pd.DataFrame) -> str:
         None of them is known for enough documents; the message says how far each is.
     """
     shares = known_shares(rows)
-    chosen = next((name for name in PREFERRED if shares.get(name, 0.0) >= LEAST_KNOWN), None)
-    if chosen is None:
-        raise AnmiError(
-            f"no score is known for {LEAST_KNOWN:.0%} of the documents; choose one with --score:"
-            f" {share_text(shares)}"
-        )
-    return chosen
+    for name in PREFERRED:
+        if shares.get(name, 0.0) >= LEAST_KNOWN:
+            return name
+    raise AnmiError(
+        f"no score is known for {LEAST_KNOWN:.0%} of the documents; choose one with --score:"
+        f" {share_text(shares)}"
+    )
 
 
 def share_text(shares: dict[str, float]) -> str:
@@ -253,21 +252,18 @@ def share_text(shares: dict[str, float]) -> str:
     >>> share_text({"dense": 1.0, "cross": 0.3412})
     'dense (known for 100.0 %), cross (known for 34.1 %)'
     """
-    best = sorted(shares.items(), key=lambda item: -item[1])
-    return (
-        ", ".join(f"{name} (known for {100 * share:.1f} %)" for name, share in best if share)
-        or "none is measured"
-    )
+    largest_first = sorted(shares.items(), key=lambda item: -item[1])
+    texts = [f"{name} (known for {100 * share:.1f} %)" for name, share in largest_first if share]
+    return ", ".join(texts) or "none is measured"
 
 
-def _grouped(flat: Flat, contrast: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Bring the rows of each query together; with ``contrast`` only queries that have both kinds of documents.
+def _grouped(flat: Flat) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the queries that have positives and negatives, and their documents.
 
-    Returns the queries, ``query_id, query``, and their documents, each once per query and positives
+    The queries are ``query_id, query``, and their documents, each once per query and positives
     first: ``group`` (the place of the query, rising), ``id, text, score, positive``.
     """
     rows = flat.rows
-    negatives = flat.negatives
     query = pd.factorize(rows.query_id)[0]
     positives = {
         "group": query,
@@ -276,95 +272,63 @@ def _grouped(flat: Flat, contrast: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         "score": rows.score,
         "positive": True,
     }
-    negatives_of_query = negatives.assign(group=query[negatives["row"]], positive=False)
-    documents = pd.concat(
-        [table_of(positives), negatives_of_query[list(positives)]], ignore_index=True
-    ).drop_duplicates(["group", "id"])
+    negatives = flat.negatives.assign(group=query[flat.negatives["row"]], positive=False)
+    documents = pd.concat([table_of(positives), negatives[list(positives)]], ignore_index=True)
+    documents = documents.drop_duplicates(["group", "id"])
     if flat.score is not None:
         flat.leave_out(f"positives without {flat.score}", int(documents.score.isna().sum()))
         documents = documents[documents.score.notna()]
     queries = rows.iloc[np.unique(query, return_index=True)[1]]
-    if contrast:
-        kinds = documents.groupby("group").positive.nunique()
-        mixed = (kinds.reindex(range(len(queries))) == 2).to_numpy()
-        flat.leave_out("queries without a positive or without negatives", int((~mixed).sum()))
-        documents = documents[mixed[documents.group]]
-    documents = documents.sort_values("group", kind="stable")
+    kinds = documents.groupby("group").positive.nunique()
+    has_both = (kinds.reindex(range(len(queries))) == 2).to_numpy()
+    flat.leave_out("queries without a positive or without negatives", int((~has_both).sum()))
+    documents = documents[has_both[documents.group]].sort_values("group", kind="stable")
     groups, numbers = np.unique(documents.group, return_inverse=True)
     return queries.iloc[groups], documents.assign(group=numbers)
 
 
-def _lists(documents: pd.DataFrame, column: str, queries: int) -> Any:
+def _lists(documents: pd.DataFrame, column: str, queries: int) -> list[list[Any]]:
     """Return a column of documents as one list per query."""
-    cuts = np.cumsum(np.bincount(documents.group, minlength=queries))[:-1]
-    # Splitting at no cuts gives one part, also where there is no query.
-    return (
-        [part.tolist() for part in np.split(documents[column].to_numpy(), cuts)] if queries else []
-    )
-
-
-def _labels(documents: pd.DataFrame, flat: Flat, hard: Any) -> NDArray[Any]:
-    return (
-        documents.positive.to_numpy(hard)
-        if flat.score is None
-        else documents.score.to_numpy(np.float32)
-    )
-
-
-def labelled_pair(flat: Flat) -> pd.DataFrame:
-    """Return ``query, document, label``: 1 for a positive and 0 for a negative, or the score asked for."""
-    queries, documents = _grouped(flat, contrast=False)
-    query_texts = queries["query"].to_numpy()[documents.group]
-    return table_of(
-        {
-            "query": query_texts,
-            "document": documents.text.to_numpy(),
-            "label": _labels(documents, flat, np.int64),
-        }
-    )
-
-
-def labelled_list(flat: Flat) -> pd.DataFrame:
-    """Return ``query, documents, labels``, one line per query with both kinds of documents."""
-    queries, documents = _grouped(flat, contrast=True)
-    documents = documents.assign(label=_labels(documents, flat, np.float32))
-    texts, labels = (_lists(documents, column, len(queries)) for column in ("text", "label"))
-    return table_of({"query": queries["query"].to_numpy(), "documents": texts, "labels": labels})
+    if not queries:
+        return []
+    ends = np.cumsum(np.bincount(documents.group, minlength=queries))
+    return [values.tolist() for values in np.split(documents[column].to_numpy(), ends[:-1])]
 
 
 def flagembedding(flat: Flat) -> pd.DataFrame:
-    """Return ``query, pos, neg, type``, with a score also ``pos_scores, neg_scores``, and ``prompt`` if there is one.
+    """Return ``query, pos, neg, type``.
 
-    ``type`` is what the in-context trainer asks for; the others take it or leave it.
+    With a score also ``pos_scores, neg_scores``, and ``prompt`` if there is one. ``type`` is what
+    the in-context trainer asks for; the others take it or leave it.
     """
-    queries, documents = _grouped(flat, contrast=True)
+    queries, documents = _grouped(flat)
     table: dict[str, Any] = {"query": queries["query"].to_numpy()}
-    for column, end in (("text", ""), *([("score", "_scores")] if flat.score is not None else [])):
-        for kind, name in ((True, "pos"), (False, "neg")):
-            table[f"{name}{end}"] = _lists(
-                documents[documents.positive == kind], column, len(queries)
-            )
+    suffixes = {"text": ""} if flat.score is None else {"text": "", "score": "_scores"}
+    for column, suffix in suffixes.items():
+        for is_positive, name in ((True, "pos"), (False, "neg")):
+            rows = documents[documents.positive == is_positive]
+            table[f"{name}{suffix}"] = _lists(rows, column, len(queries))
     if flat.options.prompt is not None:
         table["prompt"] = flat.options.prompt
     return table_of(table | {"type": "normal"})
 
 
 def tevatron(flat: Flat) -> pd.DataFrame:
-    """Return ``query_id, query, positive_passages, negative_passages``; a passage is ``docid, title, text``.
+    """Return ``query_id, query, positive_passages, negative_passages`` of ``docid, title, text``.
 
     Tevatron joins title and text by a blank, as we do; so a known title is taken off the text's
     beginning.
     """
-    queries, documents = _grouped(flat, contrast=True)
+    queries, documents = _grouped(flat)
     titles: dict[Any, Any] = {}
     if flat.collection is not None:
         titles = flat.collection.corpus.set_index("document_id")["title"].to_dict()
     passages = []
-    for document, text in zip(documents["id"], documents.text, strict=True):
-        title = str(titles.get(document) or "").strip()
+    for document_id, text in zip(documents["id"], documents.text, strict=True):
+        title = str(titles.get(document_id) or "").strip()
         title = title if text.startswith(f"{title} ") else ""
         body = text[len(title) + 1 :] if title else text
-        passages.append({"docid": str(document), "title": title, "text": body})
+        passages.append({"docid": str(document_id), "title": title, "text": body})
     documents = documents.assign(passage=pd.Series(passages, documents.index, dtype=object))
     return table_of(
         {
@@ -377,7 +341,7 @@ def tevatron(flat: Flat) -> pd.DataFrame:
 
 
 def pairs(flat: Flat) -> pd.DataFrame:
-    """Return the pair format of :func:`anmi.selection.rows.pair_rows`, one line per row with negatives.
+    """Return rows with negatives in the format of :func:`anmi.selection.rows.pair_rows`.
 
     Raises
     ------
@@ -391,40 +355,27 @@ def pairs(flat: Flat) -> pd.DataFrame:
             " ingestion first"
         )
     _note_empty(flat)
-    for kind, table, key, ids_of_rows in (
-        ("document", collection.corpus, "document_id", flat.rows.positive_id),
-        ("query", collection.queries, "query_id", flat.rows.query_id),
+    for kind, collection_ids, row_ids in (
+        ("document", collection.corpus.document_id, flat.rows.positive_id),
+        ("query", collection.queries.query_id, flat.rows.query_id),
     ):
-        unknown = ids_of_rows[~ids_of_rows.isin(table[key])]
+        unknown = row_ids[~row_ids.isin(collection_ids)]
         if len(unknown):
             raise AnmiError(
                 f'the newest collection has no {kind} "{unknown.iloc[0]}" of the training rows, so'
                 " these were made of another one; run mining again"
             )
     negatives = flat.negatives.rename(columns={"row": "group"})
-    ids, texts = (_lists(negatives, column, len(flat.rows)) for column in ("id", "text"))
+    ids = _lists(negatives, "id", len(flat.rows))
+    texts = _lists(negatives, "text", len(flat.rows))
     rows = flat.rows.assign(negative_ids=ids, negatives=texts)
     return pair_rows(
         rows, collection.corpus, collection.queries, collection.name, collection.language
     )
 
 
-# Column names and order follow ``sentence_transformers.util.mine_hard_negatives``; a loss reads
-# columns by their order, and every one of them is a text apart from ``label`` and ``scores``, so
-# nothing else may stand in these tables.
-def triplet(flat: Flat) -> pd.DataFrame:
-    """Return ``query, positive, negative``, one line per negative."""
-    _note_empty(flat)
-    rows = flat.rows.iloc[flat.negatives["row"]]
-    return table_of(
-        {
-            "query": rows["query"].to_numpy(),
-            "positive": rows.positive.to_numpy(),
-            "negative": flat.negatives.text.to_numpy(),
-        }
-    )
-
-
+# Column names and order follow ``sentence_transformers.util.mine_hard_negatives``. A loss reads
+# columns by their order, and takes every one but ``scores`` for a text.
 def n_tuple(flat: Flat) -> pd.DataFrame:
     """Return ``query, positive, negative_1, …, negative_n``, one line per row that has n negatives.
 
@@ -442,21 +393,18 @@ def n_tuple(flat: Flat) -> pd.DataFrame:
     full = counts >= length
     short = counts[(counts > 0) & ~full]
     if len(short):
-        # Tuples must be of one length; what would keep all rows is the least that any of them has.
         advice = f"--negatives {short.min()} keeps every row that has any"
         flat.leave_out(f"rows with fewer than {length} negatives ({advice})", len(short))
     rows = flat.rows[full]
     negatives = flat.negatives[full[flat.negatives["row"]]]
-    texts, scores = (
-        negatives[name].to_numpy().reshape(len(rows), length) for name in ("text", "score")
-    )
-    named = {f"negative_{place + 1}": texts[:, place] for place in range(length)}
-    table = table_of(
-        {"query": rows["query"].to_numpy(), "positive": rows.positive.to_numpy(), **named}
-    )
+    texts = negatives["text"].to_numpy().reshape(len(rows), length)
+    columns = {"query": rows["query"].to_numpy(), "positive": rows.positive.to_numpy()}
+    columns |= {f"negative_{number + 1}": texts[:, number] for number in range(length)}
     if flat.score is None:
-        return table
-    return table.assign(scores=list(np.column_stack([rows.score, scores]).astype(np.float32)))
+        return table_of(columns)
+    scores = negatives["score"].to_numpy().reshape(len(rows), length)
+    scores = np.column_stack([rows.score, scores]).astype(np.float32)
+    return table_of(columns).assign(scores=list(scores))
 
 
 def _note_empty(flat: Flat) -> None:
@@ -495,13 +443,7 @@ class Format:
     needs_score: bool = False
 
 
-_SCORE: Final = frozenset({"score"})
 FORMATS: Final[dict[str, Format]] = {
-    "triplet": Format(
-        "Query, positive and one negative a line, for TripletLoss or MultipleNegativesRankingLoss"
-        " of sentence-transformers.",
-        triplet,
-    ),
     "n-tuple": Format(
         "Query, positive and n negatives a line, for MultipleNegativesRankingLoss of"
         " sentence-transformers.",
@@ -511,20 +453,8 @@ FORMATS: Final[dict[str, Format]] = {
         "An n-tuple with the scores of its documents, for MarginMSELoss or DistillKLDivLoss of"
         " sentence-transformers.",
         n_tuple,
-        _SCORE,
+        frozenset({"score"}),
         needs_score=True,
-    ),
-    "labeled-pair": Format(
-        "Query, document and a label of 1, 0 or a score, for CosineSimilarityLoss, ContrastiveLoss"
-        " or CoSENTLoss of sentence-transformers, or BinaryCrossEntropyLoss of its CrossEncoder.",
-        labelled_pair,
-        _SCORE,
-    ),
-    "labeled-list": Format(
-        "Query, its documents and their labels, for LambdaLoss, ListNetLoss or RankNetLoss of the"
-        " CrossEncoder of sentence-transformers.",
-        labelled_list,
-        _SCORE,
     ),
     "flagembedding": Format(
         "JSON lines of query, positives and negatives, for the trainers of FlagEmbedding (BGE).",
@@ -564,13 +494,11 @@ def find_format(name: str, options: ExportOptions) -> Format:
     """
     if name not in FORMATS:
         raise AnmiError(f'there is no format "{name}"; {nearest(name, FORMATS)}')
-    chosen = FORMATS[name]
-    for option, value in options.model_dump(include={"score", "prompt", "by_source"}).items():
-        if value not in (None, False) and option not in chosen.takes:
-            others = ", ".join(
-                format_name for format_name, kind in FORMATS.items() if option in kind.takes
-            )
-            raise AnmiError(
-                f'format "{name}" has no place for {option}; leave it out, or take one of {others}'
-            )
-    return chosen
+    export_format = FORMATS[name]
+    stated = options.model_dump(exclude={"negatives"}, exclude_defaults=True)
+    for option in sorted(stated.keys() - export_format.takes):
+        takers = ", ".join(taker for taker, kind in FORMATS.items() if option in kind.takes)
+        raise AnmiError(
+            f'format "{name}" has no place for {option}; leave it out, or take one of {takers}'
+        )
+    return export_format
