@@ -53,7 +53,7 @@ def part(made: dict[str, Any], rows: Any) -> dict[str, Any]:
     """The profile of some of the queries and their documents."""
     queries, corpus = made["queries"].iloc[rows], made["corpus"].iloc[rows]
     qrels, selection = made["qrels"].iloc[rows], CandidateShards.of([made["selection"].take(rows)])
-    return profile(queries, corpus, qrels, selection, wanted=7)
+    return profile(queries, corpus, qrels, selection, negatives=7)
 
 
 def whole(made: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def test_a_query_with_several_positives_is_one_value_and_shards_do_not_matter() 
         ([made["selection"], again], 80),
         ([made["selection"].take(slice(*at)) for at in ((0, 13), (13, 50))], 50),
     ):
-        found, expected = profile(*tables, CandidateShards.of(blocks), wanted=7), whole(made)
+        found, expected = profile(*tables, CandidateShards.of(blocks), negatives=7), whole(made)
         assert found["counts"]["training_rows"] == rows
         assert found["distributions"] == expected["distributions"]
         for name, entry in expected["shares"].items():

@@ -51,7 +51,7 @@ def test_a_query_that_has_copies_is_a_result_where_one_of_them_is_relevant() -> 
     documents = np.tile(np.arange(5, dtype=np.int32), (2, 1))
     scores = -documents.astype(np.float32)
     measured = ranking.run(lambda count: Ranked(documents[:, :count], scores[:, :count]))
-    given = ranking.given(measured[["query_id", "document_id", "score"]], corpus)
+    given = ranking.of_documents(measured[["query_id", "document_id", "score"]], corpus)
     for run in (measured, given):
         found = run.groupby("query_id").document_id.agg(list).to_dict()
         assert found == {"d0": ["d0", "d2", "d4"], "d3": ["d0", "d4"]}

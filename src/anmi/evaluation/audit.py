@@ -12,7 +12,7 @@ import json
 import logging
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
 from anmi.evaluation.significance import share, wilson
-from anmi.ragged import Bools, Float32s, Float64s, Int64s
+from anmi.ragged import Bools, Float32s, Int64s
 from anmi.seeds import choose
 from anmi.selection.recipe import RecipeBook, Runner
 
@@ -37,10 +37,7 @@ EQUIVALENT: Final = "equivalent"
 _PAIR: Final = ["query_id", "document_id"]
 _NEEDS: Final = {
     "hidden": "training queries with two positives of different text",
-    "equivalents": (
-        "equivalents (queries of equal text as in api_docs, or documents whose metadata hold"
-        " triples)"
-    ),
+    "equivalents": "equivalents (queries of equal text as in api_docs, or triples in metadata)",
 }
 
 
@@ -112,36 +109,36 @@ def plant(
     Examples
     --------
     >>> queries = pd.DataFrame({"query_id": ["q"], "text": ["?"], "split": ["train"]})
-    >>> qrels = pd.DataFrame({"query_id": ["q", "q"], "document_id": ["a", "b"], "relevance": [1, 1]})
+    >>> qrels = pd.DataFrame({"query_id": "q", "document_id": ["a", "b"], "relevance": 1})
     >>> none = pd.DataFrame({"query_id": [], "document_id": []})
     >>> planted = plant(queries, qrels, none, {}, seed=1)
     >>> sorted([*planted.qrels.document_id, *planted.truth.document_id])
     ['a', 'b']
     """
     train = queries[queries["split"] == "train"]
-    known = qrels[(qrels["relevance"] > 0) & qrels["query_id"].isin(train["query_id"])]
-    first = pd.Series(dict(copies), dtype=object)
+    labels = qrels[(qrels["relevance"] > 0) & qrels["query_id"].isin(train["query_id"])]
+    first_copies = pd.Series(dict(copies), dtype=object)
     parts = [empty(*_PAIR, "kind")]
     if kinds in ("auto", "hidden"):
-        hidden = _hidden(known, _text(known["document_id"], first), hide, seed)
-        parts.append(known.loc[hidden, _PAIR].assign(kind=HIDDEN))
-        known = known[~hidden]
+        is_hidden = _hidden(labels, _first_of_text(labels["document_id"], first_copies), hide, seed)
+        parts.append(labels.loc[is_hidden, _PAIR].assign(kind=HIDDEN))
+        labels = labels[~is_hidden]
     if kinds in ("auto", "equivalents"):
-        offered = equivalents[equivalents["query_id"].isin(known["query_id"])]
+        offered = equivalents[equivalents["query_id"].isin(labels["query_id"])]
         parts.append(offered[_PAIR].assign(kind=EQUIVALENT))
-    truth = _unknown(pd.concat(parts, ignore_index=True), known, first)
+    truth = _unlabelled(pd.concat(parts, ignore_index=True), labels, first_copies)
     if truth.empty:
         lacking = " and no ".join(need for kind, need in _NEEDS.items() if kinds in ("auto", kind))
         raise NothingToPlant(
             f"the collection has no {lacking}, so there is no truth to plant (audit.kinds:"
             f" {kinds}); audit one that has such, or add labels"
         )
-    asked = train[train["query_id"].isin(truth["query_id"])]
-    if limit and limit < len(asked):
-        asked = asked[choose([normalised(text) for text in asked["text"]], limit, seed)]
-    truth = truth[truth["query_id"].isin(asked["query_id"])]
-    known = known[known["query_id"].isin(asked["query_id"])].reset_index(drop=True)
-    return Planting(asked.reset_index(drop=True), known, _with_copies(truth, first))
+    train = train[train["query_id"].isin(truth["query_id"])]
+    if limit and limit < len(train):
+        train = train[choose([normalised(text) for text in train["text"]], limit, seed)]
+    truth = truth[truth["query_id"].isin(train["query_id"])]
+    labels = labels[labels["query_id"].isin(train["query_id"])].reset_index(drop=True)
+    return Planting(train.reset_index(drop=True), labels, _with_copies(truth, first_copies))
 
 
 def without_source(corpus: pd.DataFrame) -> pd.DataFrame:
@@ -151,65 +148,62 @@ def without_source(corpus: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> corpus = pd.DataFrame({"document_id": ["a"], "metadata": ['{"triples": [["x", "is", "y"]], "size": 1}']})
-    >>> without_source(corpus).metadata.tolist()
+    >>> metadata = ['{"triples": [["x", "is", "y"]], "size": 1}']
+    >>> without_source(pd.DataFrame({"metadata": metadata})).metadata.tolist()
     ['{"size": 1}']
     """
 
     def stripped(text: str) -> str:
         if '"triples"' not in text:
             return text
-        known = json.loads(text)
-        return json.dumps(
-            {key: value for key, value in known.items() if key != "triples"}, ensure_ascii=False
-        )
+        metadata = json.loads(text)
+        metadata.pop("triples", None)
+        return json.dumps(metadata, ensure_ascii=False)
 
-    return corpus.assign(metadata=[stripped(text) for text in corpus["metadata"]])
+    return corpus.assign(metadata=corpus["metadata"].map(stripped))
 
 
-def _text(documents: pd.Series, first: pd.Series) -> NDArray[np.object_]:
+def _first_of_text(documents: pd.Series, first_copies: pd.Series) -> NDArray[np.object_]:
     """Return for every document the first one that has its text."""
-    return documents.map(first).fillna(documents).to_numpy(dtype=object)
+    return documents.map(first_copies).fillna(documents).to_numpy(dtype=object)
 
 
-def _hidden(known: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int) -> Bools:
-    """Return which labels are hidden: of every query's texts half or all but one, by the query's own stream."""
-    pairs = pd.DataFrame({"query_id": known["query_id"].to_numpy(), "text": text})
+def _hidden(labels: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int) -> Bools:
+    """Return which labels are hidden: half of every query's texts or all but one.
+
+    Each query has its own random stream.
+    """
+    pairs = pd.DataFrame({"query_id": labels["query_id"].to_numpy(), "text": text})
     texts = pairs.drop_duplicates().sort_values(["query_id", "text"], ignore_index=True)
     texts = texts[texts["query_id"].duplicated(keep=False)]
-    # Which place each text has in its query's own random order; those of the first places stay.
-    count = texts.groupby("query_id").size()
-    orders = [
-        seeds.stream(seed, "audit/known", str(query)).permutation(n) for query, n in count.items()
-    ]
-    place = np.concatenate([*orders, np.zeros(0, np.int64)])
-    stay = (
-        texts["query_id"]
-        .map((count + 1) // 2 if hide == "half" else count.clip(upper=1))
-        .to_numpy()
-    )
-    gone = pd.MultiIndex.from_frame(texts[place >= stay])
-    return pd.MultiIndex.from_frame(pairs).isin(gone)
+    counts = texts.groupby("query_id").size()
+    places = [np.zeros(0, np.int64)]
+    for query_id, count in counts.items():
+        places.append(seeds.stream(seed, "audit/known", str(query_id)).permutation(count))
+    known_counts = (counts + 1) // 2 if hide == "half" else counts.clip(upper=1)
+    is_hidden = np.concatenate(places) >= texts["query_id"].map(known_counts).to_numpy()
+    return pd.MultiIndex.from_frame(pairs).isin(pd.MultiIndex.from_frame(texts[is_hidden]))
 
 
-def _unknown(truth: pd.DataFrame, known: pd.DataFrame, first: pd.Series) -> pd.DataFrame:
+def _unlabelled(truth: pd.DataFrame, labels: pd.DataFrame, first_copies: pd.Series) -> pd.DataFrame:
     """Leave out what has the text of a known positive, and what was hidden already."""
-    labelled = pd.MultiIndex.from_arrays([known["query_id"], _text(known["document_id"], first)])
-    text = _text(truth["document_id"], first)
-    found = pd.MultiIndex.from_arrays([truth["query_id"], text]).isin(labelled)
-    return truth[~found].drop_duplicates(_PAIR).reset_index(drop=True)
+    label_texts = _first_of_text(labels["document_id"], first_copies)
+    truth_texts = _first_of_text(truth["document_id"], first_copies)
+    labelled = pd.MultiIndex.from_arrays([labels["query_id"], label_texts])
+    is_labelled = pd.MultiIndex.from_arrays([truth["query_id"], truth_texts]).isin(labelled)
+    return truth[~is_labelled].drop_duplicates(_PAIR, ignore_index=True)
 
 
-def _with_copies(truth: pd.DataFrame, first: pd.Series) -> pd.DataFrame:
+def _with_copies(truth: pd.DataFrame, first_copies: pd.Series) -> pd.DataFrame:
     """Add the other documents of each planted text, under the same kind."""
+    firsts = first_copies.unique()
     copies = pd.DataFrame(
-        {"text": [*first.to_numpy(), *first.unique()], "copy": [*first.index, *first.unique()]}
+        {"text": [*first_copies, *firsts], "copy": [*first_copies.index, *firsts]}
     )
-    merged = truth.assign(text=_text(truth["document_id"], first)).merge(copies, on="text")
-    added = merged[["query_id", "copy", "kind"]].rename(columns={"copy": "document_id"})
-    return (
-        pd.concat([truth, added], ignore_index=True).drop_duplicates(_PAIR).reset_index(drop=True)
-    )
+    texts = truth.assign(text=_first_of_text(truth["document_id"], first_copies))
+    added = texts.merge(copies, on="text")[["query_id", "copy", "kind"]]
+    united = pd.concat([truth, added.rename(columns={"copy": "document_id"})])
+    return united.drop_duplicates(_PAIR, ignore_index=True)
 
 
 class PlantedTruth:
@@ -224,22 +218,21 @@ class PlantedTruth:
     """
 
     def __init__(self, truth: pd.DataFrame, document_ids: pd.Series) -> None:
-        names = truth["query_id"].unique()
-        self._row = pd.Series(np.arange(len(names)), index=names)
+        self._query_ids = pd.Index(truth["query_id"].unique())
         self._documents = len(document_ids)
-        position = pd.Series(np.arange(len(document_ids)), index=document_ids.to_numpy())
-        rows = self._row.loc[truth["query_id"]].to_numpy()
-        self._keys = np.unique(
-            rows * self._documents + position.loc[truth["document_id"]].to_numpy()
-        )
+        queries = self._query_ids.get_indexer(pd.Index(truth["query_id"]))
+        numbers = pd.Series(np.arange(self._documents), index=document_ids.to_numpy())
+        documents = numbers.loc[truth["document_id"]].to_numpy()
+        self._keys = np.unique(queries * self._documents + documents)
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def keys(self, block: Candidates) -> Int64s:
-        """Return one number per (query, candidate), -1 where the query has no planted truth, [Q, M]."""
-        rows = self._row.reindex(block.query_ids).fillna(-1).to_numpy(np.int64)[:, None]
-        return np.where((rows >= 0) & block.filled, rows * self._documents + block.documents, -1)
+        """Return one number per (query, candidate), -1 of queries without planted truth, [Q, M]."""
+        queries = self._query_ids.get_indexer(pd.Index(block.query_ids))[:, None]
+        keys = queries.astype(np.int64) * self._documents + block.documents
+        return np.where((queries >= 0) & block.filled, keys, -1)
 
     def mask(self, block: Candidates) -> Bools:
         """Return True where a candidate is planted, [Q, M]."""
@@ -248,6 +241,7 @@ class PlantedTruth:
 
 log = logging.getLogger(__name__)
 SHOWN_LOST: Final = 20
+_SIMILARITY: Final = "dense"
 # Ranks order like the scores they come from, errors and errors of gaps are no judgments.
 _NO_JUDGMENT: Final = ("fused", "_rank", "_se")
 
@@ -268,16 +262,37 @@ class _Point:
     false_negatives: list[Int64s] = field(default_factory=list)
     failed: str = ""
 
+    def fit(self, shards: CandidateShards) -> None:
+        """Fit the recipe, or note why it cannot run here."""
+        try:
+            self.runner.fit(shards)
+        except AnmiError as error:
+            self._fail(error)
+
     def add(self, block: Candidates, planted: Bools, gaps: Float32s) -> None:
-        """Run the recipe on a block and count."""
-        chosen = self.runner.apply(block)
-        taken = chosen.negatives & (chosen.query_verdict == OPEN)[:, None]
-        found = taken.sum(axis=1)
+        """Run the recipe on a block and count, or note why it cannot run here."""
+        try:
+            selected = self.runner.apply(block)
+        except AnmiError as error:
+            self._fail(error)
+            return
+        is_negative = selected.negatives & (selected.query_verdict == OPEN)[:, None]
+        negatives = is_negative.sum(axis=1)
         self.rows += len(block)
-        self.full += int((found >= self.runner.recipe.negatives).sum())
-        self.negatives.append(found)
-        self.false_negatives.append((taken & planted).sum(axis=1))
-        self.gap += float(gaps[taken].sum(dtype=np.float64))
+        self.full += int((negatives >= self.runner.recipe.negatives).sum())
+        self.negatives.append(negatives)
+        self.false_negatives.append((is_negative & planted).sum(axis=1))
+        self.gap += float(gaps[is_negative].sum(dtype=np.float64))
+
+    def _fail(self, error: AnmiError) -> None:
+        """Forget what was counted, which would be the figures of a part."""
+        log.warning("recipe %s cannot be audited: %s", self.recipe, error)
+        self.failed = str(error)
+        self.rows = 0
+        self.full = 0
+        self.gap = 0.0
+        self.negatives.clear()
+        self.false_negatives.clear()
 
 
 def audit_recipes(
@@ -286,7 +301,6 @@ def audit_recipes(
     recipes: RecipeBook,
     *,
     seed: int,
-    column: str = "dense",
 ) -> pd.DataFrame:
     """Run every recipe that chooses negatives, and count.
 
@@ -303,9 +317,6 @@ def audit_recipes(
         All recipes.
     seed
         Of the run.
-    column
-        Similarity by which hardness is measured; the same for all recipes. Where nobody measured it
-        the gap is NaN.
 
     Returns
     -------
@@ -315,10 +326,11 @@ def audit_recipes(
         where none was chosen) with its interval ``false_negative_rate_low,
         false_negative_rate_high`` and the ``design_effect`` from
         :func:`anmi.evaluation.significance.share`, ``false_negatives`` (their number), ``gap``
-        (mean of positive minus negative), ``coverage`` (share of rows with all the negatives asked
-        for), ``queries_lost`` (queries without a single negative), ``lost`` (the first 20 of them),
-        ``negatives``, and ``failed``: why a recipe cannot be run on this collection. Of a recipe
-        with a ``pool`` it is about the pool, from which training draws.
+        (mean of positive minus negative by ``dense``; NaN where nobody measured it), ``coverage``
+        (share of rows with all the negatives asked for), ``queries_lost`` (queries without a single
+        negative), ``lost`` (the first 20 of them), ``negatives``, and ``failed``: why a
+        recipe cannot be run on this collection. Of a recipe with a ``pool`` it is about the pool,
+        from which training draws.
 
     Raises
     ------
@@ -326,28 +338,22 @@ def audit_recipes(
         There is no recipe that chooses negatives, or none that runs.
     """
     points = _points(shards, recipes, seed)
-    queries: list[NDArray[np.str_]] = []
+    query_ids = [np.zeros(0, np.str_)]
     for block in shards:
-        queries.append(block.query_ids)
-        mask = planted.mask(block)
+        query_ids.append(block.query_ids)
+        is_planted = planted.mask(block)
         # Recipes that read nothing of an encoder are mined without one.
-        unknown = np.full(block.documents.shape, np.nan, np.float32)
-        gaps = (
-            block.positive_columns[column][:, :1] - block.columns[column]
-            if column in block.columns
-            else unknown
-        )
+        gaps = np.full(block.documents.shape, np.nan, np.float32)
+        if _SIMILARITY in block.columns:
+            gaps = block.positive_columns[_SIMILARITY][:, :1] - block.columns[_SIMILARITY]
         for point in points:
             if not point.failed:
-                _guarded(point, lambda p, b=block, m=mask, g=gaps: p.add(b, m, g))
-    rows = np.concatenate(queries) if queries else np.zeros(0, np.str_)
-    names, cluster = np.unique(rows, return_inverse=True)
-    table = pd.DataFrame([_row(point, names, cluster, seed) for point in points])
-    if table.empty or (table["failed"] != "").all():
-        reasons = (
-            "; ".join(table["failed"]) if len(table) else "no recipe of the book chooses negatives"
-        )
-        raise AnmiError(f"the audit has no recipe to measure: {reasons}")
+                point.add(block, is_planted, gaps)
+    queries, query = np.unique(np.concatenate(query_ids), return_inverse=True)
+    table = pd.DataFrame([_row(point, queries, query, seed) for point in points])
+    if all(point.failed for point in points):
+        reasons = [point.failed for point in points] or ["no recipe of the book chooses negatives"]
+        raise AnmiError(f"the audit has no recipe to measure: {'; '.join(reasons)}")
     return table
 
 
@@ -358,51 +364,41 @@ def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Po
         recipe = recipes.get(name)
         if not recipe.negatives or not recipe.steps:
             continue
-        base = _Point(name, Runner(recipe, seed))
-        _guarded(base, lambda point: point.runner.fit(shards))
+        point = _Point(name, Runner(recipe, seed))
+        point.fit(shards)
         if (place := recipe.main_threshold) is not None:
             step = recipe.steps[place]
-            own = getattr(step.params, str(step.threshold))
-            base.setting = f"{step.name}.{step.threshold}"
-            base.threshold = math.nan if own is None or isinstance(own, str) else float(own)
-        points.append(base)
+            threshold = getattr(step.params, str(step.threshold))
+            point.setting = f"{step.name}.{step.threshold}"
+            if isinstance(threshold, int | float):
+                point.threshold = float(threshold)
+        points.append(point)
     return points
 
 
-def _guarded(point: _Point, act: Any) -> None:
-    """Note why a recipe cannot run here instead of failing the audit of all others."""
-    try:
-        act(point)
-    except AnmiError as error:
-        log.warning("recipe %s cannot be audited: %s", point.recipe, error)
-        point.failed = str(error)
-
-
-def _row(point: _Point, queries: NDArray[np.str_], cluster: Int64s, seed: int) -> dict[str, Any]:
-    if point.failed:
-        # What it counted before it failed would be the figures of a part.
-        point = replace(point, rows=0, full=0, gap=0.0, negatives=[], false_negatives=[])
-    nothing = [np.zeros(len(cluster), np.int64)]
-    negatives, false_negatives = (
-        np.bincount(cluster, np.concatenate(parts or nothing), len(queries))
-        for parts in (point.negatives, point.false_negatives)
-    )
-    found = share(false_negatives, negatives, seed=seed)
-    lost = queries[negatives == 0]
+def _row(point: _Point, queries: NDArray[np.str_], query: Int64s, seed: int) -> dict[str, Any]:
+    """Return the figures of a recipe; ``query`` says which of the Q queries each row is of, [R]."""
+    unknown = [np.zeros(len(query), np.int64)]
+    negatives = np.concatenate(point.negatives or unknown)
+    false_negatives = np.concatenate(point.false_negatives or unknown)
+    negatives_by_query = np.bincount(query, negatives, len(queries))
+    false_by_query = np.bincount(query, false_negatives, len(queries))
+    rate = share(false_by_query, negatives_by_query, seed=seed)
+    lost = queries[negatives_by_query == 0]
     return {
         "recipe": point.recipe,
         "setting": point.setting,
         "threshold": point.threshold,
-        "false_negative_rate": found.value,
-        "false_negative_rate_low": found.low,
-        "false_negative_rate_high": found.high,
-        "design_effect": found.design_effect,
-        "false_negatives": found.count,
-        "gap": point.gap / found.total if found.total else math.nan,
+        "false_negative_rate": rate.value,
+        "false_negative_rate_low": rate.low,
+        "false_negative_rate_high": rate.high,
+        "design_effect": rate.design_effect,
+        "false_negatives": rate.count,
+        "gap": point.gap / rate.total if rate.total else math.nan,
         "coverage": point.full / point.rows if point.rows else 0.0,
         "queries_lost": len(lost),
         "lost": lost[:SHOWN_LOST].tolist(),
-        "negatives": found.total,
+        "negatives": rate.total,
         "failed": point.failed,
     }
 
@@ -410,7 +406,7 @@ def _row(point: _Point, queries: NDArray[np.str_], cluster: Int64s, seed: int) -
 def audit_judges(
     shards: Iterable[Candidates], planted: PlantedTruth, *, depth: int = 50
 ) -> pd.DataFrame:
-    """Measure how well each judgment tells planted documents from the other candidates near the top.
+    """Measure how well each judgment tells planted documents from other candidates near the top.
 
     Only the dense top ``depth`` of a query counts: among all candidates most are easy for every
     judge.
@@ -421,36 +417,27 @@ def audit_judges(
     either kind is absent.
     """
     labels = [np.zeros(0, bool)]
-    queries = [np.zeros(0, np.str_)]
-    values: dict[str, list[Float32s]] = {}
+    query_ids = [np.zeros(0, np.str_)]
+    judgments: dict[str, list[Float32s]] = {}
     for block in shards:
-        near = block.filled & (block.columns["dense_rank"] <= depth)
-        labels.append(planted.mask(block)[near])
-        queries.append(np.broadcast_to(block.query_ids[:, None], near.shape)[near])
-        for name in (name for name in block.columns if not name.endswith(_NO_JUDGMENT)):
-            values.setdefault(name, []).append(block.columns[name][near])
+        row, slot = np.nonzero(block.filled & (block.columns["dense_rank"] <= depth))
+        labels.append(planted.mask(block)[row, slot])
+        query_ids.append(block.query_ids[row])
+        for judge, values in block.columns.items():
+            if not judge.endswith(_NO_JUDGMENT):
+                judgments.setdefault(judge, []).append(values[row, slot])
     truth = np.concatenate(labels)
-    query = np.unique(np.concatenate(queries), return_inverse=True)[1]
+    query = np.unique(np.concatenate(query_ids), return_inverse=True)[1]
     rows = []
-    for name, parts in values.items():
+    for judge, parts in judgments.items():
         scores = np.concatenate(parts)
-        known = np.isfinite(scores)
-        auc, low, high = clustered_auc(scores[known], truth[known], query[known])
-        rows.append(
-            {
-                "judge": name,
-                "auc": auc,
-                "auc_low": low,
-                "auc_high": high,
-                "planted": int(truth[known].sum()),
-                "others": int((~truth[known]).sum()),
-                "missing": int((~known).sum()),
-            }
-        )
+        judged = np.isfinite(scores)
+        area = clustered_auc(scores[judged], truth[judged], query[judged])
+        counts = (truth[judged].sum(), (~truth[judged]).sum(), (~judged).sum())
+        rows.append((judge, *area, *map(int, counts)))
     columns = ["judge", "auc", "auc_low", "auc_high", "planted", "others", "missing"]
-    return pd.DataFrame(rows, columns=columns).sort_values(
-        "auc", ascending=False, kind="stable", ignore_index=True
-    )
+    table = pd.DataFrame(rows, columns=columns)
+    return table.sort_values("auc", ascending=False, kind="stable", ignore_index=True)
 
 
 def clustered_auc(
@@ -459,7 +446,7 @@ def clustered_auc(
     cluster: NDArray[np.integer],
     confidence: float = 0.95,
 ) -> tuple[float, float, float]:
-    """Return the area under the ROC curve with an interval that allows for correlation inside clusters.
+    """Return the area under the ROC curve with an interval that allows for correlated clusters.
 
     Obuchowski's variance (Biometrics 53, 1997), which is DeLong's summed over clusters, on the
     logit scale so that the interval stays in [0, 1]. Where the variance is 0 (perfect separation)
@@ -485,74 +472,71 @@ def clustered_auc(
 
     Examples
     --------
-    >>> auc, low, high = clustered_auc(
-    ...     np.array([3.0, 1.0, 2.0, 0.0]), np.array([True, False, True, False]), np.array([0, 0, 1, 1]))
-    >>> auc
+    >>> truth = np.array([True, False, True, False])
+    >>> clustered_auc(np.array([3.0, 1.0, 2.0, 0.0]), truth, np.array([0, 0, 1, 1]))[0]
     1.0
     """
-    positive = scores[truth].astype(np.float64)
-    other = scores[~truth].astype(np.float64)
-    if not len(positive) or not len(other):
+    if truth.all() or not truth.any():
         return math.nan, math.nan, math.nan
-    of_positive = _placement(positive, other)
-    of_other = 1 - _placement(other, positive)
+    ranks = scipy.stats.rankdata(scores)
+    positive_ranks = scipy.stats.rankdata(scores[truth])
+    negative_ranks = scipy.stats.rankdata(scores[~truth])
+    # The share of the other kind that lies below each score, ties counting half.
+    of_positive = (ranks[truth] - positive_ranks) / len(negative_ranks)
+    of_negative = 1 - (ranks[~truth] - negative_ranks) / len(positive_ranks)
     auc = float(of_positive.mean())
     size = int(cluster.max()) + 1
     # Per cluster: how far its members' placements lie from what the AUC predicts.
-    left = np.bincount(cluster[truth], of_positive - auc, size) / len(positive)
-    right = np.bincount(cluster[~truth], of_other - auc, size) / len(other)
+    left = np.bincount(cluster[truth], of_positive - auc, size) / len(of_positive)
+    right = np.bincount(cluster[~truth], of_negative - auc, size) / len(of_negative)
     with_positive = len(np.unique(cluster[truth]))
-    with_other = len(np.unique(cluster[~truth]))
-    both = len(np.unique(cluster))
-    if min(with_positive, with_other) < 2:
+    with_negative = len(np.unique(cluster[~truth]))
+    clusters = len(np.unique(cluster))
+    if min(with_positive, with_negative) < 2:
         return auc, 0.0, 1.0
     variance = (
         with_positive / (with_positive - 1) * (left**2).sum()
-        + with_other / (with_other - 1) * (right**2).sum()
-        + 2 * both / (both - 1) * (left * right).sum()
+        + with_negative / (with_negative - 1) * (right**2).sum()
+        + 2 * clusters / (clusters - 1) * (left * right).sum()
     )
     if variance <= 0 or auc in (0.0, 1.0):
         return auc, *wilson(auc, with_positive, confidence)
-    expit = scipy.special.expit
-    logit = scipy.special.logit
+    logit = scipy.special.logit(auc)
     half = scipy.stats.norm.ppf(0.5 + confidence / 2) * math.sqrt(variance) / (auc * (1 - auc))
-    return auc, float(expit(logit(auc) - half)), float(expit(logit(auc) + half))
-
-
-def _placement(values: Float64s, among: Float64s) -> Float64s:
-    """Return the share of ``among`` that lies below each value, ties counting half."""
-    ordered = np.sort(among)
-    below, up_to = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
-    return (below + up_to) / (2 * len(among))
+    low, high = scipy.special.expit([logit - half, logit + half]).tolist()
+    return auc, low, high
 
 
 def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
-    """Return the share of the planted (query, document) pairs that are candidates; the others are no negatives."""
-    found = [np.unique(planted.keys(block)[planted.mask(block)]) for block in shards]
-    return len(np.unique(np.concatenate(found))) / len(planted) if found and len(planted) else 0.0
+    """Return the share of the planted (query, document) pairs that are candidates."""
+    keys = [np.zeros(0, np.int64)]
+    for block in shards:
+        keys.append(np.unique(planted.keys(block)[planted.mask(block)]))
+    return len(np.unique(np.concatenate(keys))) / len(planted) if len(planted) else 0.0
 
 
 def summarise(
-    recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, found: float
+    recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, candidate_share: float
 ) -> dict[str, Any]:
-    """Return the audit as nested numbers, ready for JSON and for tracking; ``found`` is from :func:`found_share`."""
-    own = recipes[recipes["failed"] == ""].set_index("recipe")
-    rates = [f"false_negative_rate{end}" for end in ("", "_low", "_high")]
+    """Return the audit as nested numbers, ready for JSON and for tracking.
+
+    ``candidate_share`` is from :func:`found_share`.
+    """
+    has_failed = recipes["failed"] != ""
+    by_recipe = recipes[~has_failed].set_index("recipe")
+    rates = [f"false_negative_rate{bound}" for bound in ("", "_low", "_high")]
     numbers = [*rates, "design_effect", "gap", "coverage", "queries_lost", "negatives"]
+    lost = by_recipe["lost"][by_recipe["queries_lost"] > 0]
     return {
         "audit": {
             "queries": int(truth["query_id"].nunique()),
-            "planted": {
-                str(kind): int(count) for kind, count in truth.groupby("kind").size().items()
-            },
-            "found": found,
-            "recipes": own[numbers].to_dict("index"),
+            "planted": truth.groupby("kind").size().to_dict(),
+            "found": candidate_share,
+            "recipes": by_recipe[numbers].to_dict("index"),
             "judges": judges.set_index("judge")[["auc", "auc_low", "auc_high"]].to_dict("index"),
         },
-        "lost": {str(name): list(ids) for name, ids in own["lost"].items() if len(ids)},
-        "failed": dict(
-            recipes.loc[recipes["failed"] != "", ["recipe", "failed"]].to_numpy().tolist()
-        ),
+        "lost": lost.map(list).to_dict(),
+        "failed": recipes[has_failed].set_index("recipe")["failed"].to_dict(),
     }
 
 
@@ -567,29 +551,25 @@ def check_false_negatives(recipes: pd.DataFrame, recipe: str, limit: float) -> N
     AnmiError
         It lets more through, or how many is not known.
     """
-    own = recipes[recipes["recipe"] == recipe]
-    if own.empty:
+    rows = recipes[recipes["recipe"] == recipe].to_dict("records")
+    if not rows:
         raise AnmiError(
             f'audit.max_false_negative_rate: recipe "{recipe}" chooses no negatives before'
             " training, so an audit cannot know which of them are false; name another as"
             " audit.recipe"
         )
-    row = own.iloc[0]
-    if math.isnan(row["false_negative_rate"]):
-        reason = row["failed"] or "it left no negative for any query"
+    rate = rows[0]["false_negative_rate"]
+    if math.isnan(rate):
+        reason = rows[0]["failed"] or "it left no negative for any query"
         raise AnmiError(
             f'audit.max_false_negative_rate: the false-negative rate of recipe "{recipe}" is not'
             f" known: {reason}"
         )
-    if row["false_negative_rate"] > limit:
-        interval = (
-            f"95 % interval {row['false_negative_rate_low']:.2%} to"
-            f" {row['false_negative_rate_high']:.2%}"
-        )
+    if rate > limit:
+        count = "{false_negatives} of {negatives}".format_map(rows[0])
+        interval = "{false_negative_rate_low:.2%} to {false_negative_rate_high:.2%}"
         raise AnmiError(
-            f'recipe "{recipe}" has {row["false_negative_rate"]:.2%} false negatives'
-            f" ({row['false_negatives']} of "
-            f"{row['negatives']}, {interval}), more than audit.max_false_negative_rate allows"
-            f" ({limit:.2%}): tighten "
-            f"{row['setting'] or 'it'}, or choose another recipe"
+            f'recipe "{recipe}" has {rate:.2%} false negatives ({count}, 95 % interval'
+            f" {interval.format_map(rows[0])}), more than audit.max_false_negative_rate allows"
+            f" ({limit:.2%}): tighten {rows[0]['setting'] or 'it'}, or choose another recipe"
         )

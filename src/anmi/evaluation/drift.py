@@ -1,4 +1,4 @@
-"""Are today's training data still like those of the champion? A profile of each is kept, and two are compared by SciPy.
+"""Compares the profile of today's training data with that of the champion's, by SciPy.
 
 Every number of a profile is of one query or document, never of a single negative: the negatives of
 a query are alike. A verdict needs both: a difference that is not noise (a test, adjusted by Holm)
@@ -57,7 +57,7 @@ def profile(
     qrels: pd.DataFrame,
     selection: CandidateShards,
     *,
-    wanted: int = 0,
+    negatives: int = 0,
     made_with: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return what training data look like, in some hundred kilobytes.
@@ -69,7 +69,7 @@ def profile(
         split ``train``.
     selection
         Blocks after selection, a row per query.
-    wanted
+    negatives
         Negatives asked for per row.
     made_with
         What scores depend on besides the data, such as recipe and encoder: a comparison names what
@@ -84,48 +84,40 @@ def profile(
     """
     training = queries[queries["split"] == "train"]
     labels = qrels[qrels["query_id"].isin(training["query_id"])]
-    asked = _sampled(training, "query_id")
-    answers = _sampled(corpus, "document_id")
-    parts = [_measured(block, wanted) for block in selection.only(*SCORE_COLUMNS, "consistent")]
-    table = pd.concat(parts) if parts else pd.DataFrame({"query_id": [], "dropped": []})
-    rows = int((table["dropped"] == 0).sum())
-    table = table[table["query_id"].isin(asked["query_id"])].groupby("query_id").mean()
-    distributions: dict[str, Any] = {
-        "query_length": asked["text"].map(_words),
-        "document_length": pd.Series(document_texts(answers)).map(_words),
-        "query_hardness": hardness(asked["text"].tolist(), "script"),
-        "positives_per_query": (
-            labels[labels["query_id"].isin(asked["query_id"])].groupby("query_id").size()
-        ),
-    }
-    distributions |= {
-        str(name): table[name].dropna() for name in table if str(name).startswith(_SCORED)
-    }
-    shares = {
-        str(name): table[name].dropna() for name in table if not str(name).startswith(_SCORED)
-    }
     by_split = queries["split"].value_counts()
     counts = {f"{split}_queries": int(by_split.get(split, 0)) for split in ("train", "dev", "test")}
-    kept = {
-        name: [float(f"{value:.6g}") for value in np.sort(of)]
-        for name, of in distributions.items()
-        if len(of)
+    counts |= {"documents": len(corpus), "training_labels": len(labels)}
+    training = _sampled(training, "query_id")
+    labels = labels[labels["query_id"].isin(training["query_id"])]
+    documents = document_texts(_sampled(corpus, "document_id"))
+    tables = [pd.DataFrame({"query_id": [], "dropped": []})]
+    tables += [
+        _measured(block, negatives) for block in selection.only(*SCORE_COLUMNS, "consistent")
+    ]
+    table = pd.concat(tables[1:] or tables)
+    counts["training_rows"] = int((table["dropped"] == 0).sum())
+    table = table[table["query_id"].isin(training["query_id"])].groupby("query_id").mean()
+    means = {str(name): values.dropna() for name, values in table.items()}
+    distributions: dict[str, Any] = {
+        "query_length": training["text"].map(_words),
+        "document_length": pd.Series(documents).map(_words),
+        "query_hardness": hardness(training["text"].tolist(), "script"),
+        "positives_per_query": labels.groupby("query_id").size(),
     }
+    distributions |= {name: of for name, of in means.items() if name.startswith(_SCORED)}
+    shares = {name: of for name, of in means.items() if not name.startswith(_SCORED)}
     return {
         "format": FORMAT,
         "made_with": dict(made_with or {}),
-        "distributions": kept,
-        "counts": (
-            counts
-            | {
-                "documents": len(corpus),
-                "training_labels": len(labels),
-                "training_rows": rows,
-            }
-        ),
+        "distributions": {
+            name: [float(f"{value:.6g}") for value in np.sort(values)]
+            for name, values in distributions.items()
+            if len(values)
+        },
+        "counts": counts,
         "shares": {
-            name: {"share": float(known.mean()), "count": len(known)}
-            for name, known in shares.items()
+            name: {"share": float(values.mean()), "count": len(values)}
+            for name, values in shares.items()
         },
     }
 
@@ -135,34 +127,33 @@ def _words(text: str) -> int:
 
 
 def _sampled(table: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Return at most so many rows, by hash of their ids, so that versions of a collection keep the same ones."""
+    """Return at most so many rows, by hash of their ids: the same ones of a later version."""
     hashes = pd.util.hash_array(table[key].to_numpy(object), categorize=False)
     return table.iloc[np.sort(np.argsort(hashes, kind="stable")[:VALUES])]
 
 
-def _measured(block: Candidates, wanted: int) -> pd.DataFrame:
-    """Return what is measured of each row: the score of its positive, the mean over its negatives, its fate."""
-    used = block.query_verdict == OPEN
-    found: dict[str, Any] = {
-        "all_negatives": used & (block.negatives.sum(axis=1) >= wanted),
-        "dropped": ~used,
-    }
+def _measured(block: Candidates, negatives: int) -> pd.DataFrame:
+    """Return of each row the score of its positive, the mean over its negatives, and its fate."""
+    is_used = block.query_verdict == OPEN
+    is_labelled = is_used & (block.positives[:, 0] != PADDING)
+    has_all = is_used & (block.negatives.sum(axis=1) >= negatives)
+    measured: dict[str, Any] = {"all_negatives": has_all, "dropped": ~is_used}
     if "consistent" in block.query_columns:
-        found["consistent"] = block.query_columns["consistent"] > 0
+        measured["consistent"] = block.query_columns["consistent"] > 0
     for name in SCORE_COLUMNS:
         if name in block.positive_columns:
-            known = used & (block.positives[:, 0] != PADDING)
-            found[f"positive_{name}"] = np.where(known, block.positive_columns[name][:, 0], np.nan)
+            scores = block.positive_columns[name][:, 0]
+            measured[f"positive_{name}"] = np.where(is_labelled, scores, np.nan)
         if name in block.columns:
-            values = np.where(
-                block.negatives & np.isfinite(block.columns[name]), block.columns[name], np.nan
-            )
-            found[f"negative_{name}"] = pd.DataFrame(values).mean(axis=1).where(used).to_numpy()
-    return pd.DataFrame(found, dtype=np.float64).assign(query_id=block.query_ids)
+            scores = block.columns[name]
+            scores = np.where(block.negatives & np.isfinite(scores), scores, np.nan)
+            means = pd.DataFrame(scores).mean(axis=1)
+            measured[f"negative_{name}"] = means.where(is_used).to_numpy()
+    return pd.DataFrame(measured, dtype=np.float64).assign(query_id=block.query_ids)
 
 
 def drift(reference: Mapping[str, Any] | None, current: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare two profiles: that of what the champion was trained on (None without one), and today's.
+    """Compare the profile of the champion's training data (None without one) with today's.
 
     Returns
     -------
@@ -179,94 +170,112 @@ def drift(reference: Mapping[str, Any] | None, current: Mapping[str, Any]) -> di
     >>> drift(None, {})["reason"]
     'there is no champion to compare with'
     """
-    if not reference or reference.get("format") != current.get("format"):
-        other = "the champion's profile has another format; the next champion's can be compared"
-        reason = other if reference else "there is no champion to compare with"
-        return {"compared": False, "verdict": "none", "reason": reason}
-    tests: dict[str, Callable[[Any, Any], dict[str, Any] | None]]
-    tests = {"distributions": _distributions, "shares": _shares, "counts": _counts}
-    found = {
-        kind: {
-            name: row
-            for name, old in reference[kind].items()
-            if name in current[kind] and (row := test(old, current[kind][name]))
-        }
-        for kind, test in tests.items()
-    }
-    rows = [(kind, row) for kind, named in found.items() for row in named.values()]
-    for (kind, row), p_value in zip(
-        rows, holm([row["p_value"] for _, row in rows]).tolist(), strict=True
-    ):
-        slight, strong = LIMITS[kind]
+    if not reference:
+        return _not_compared("there is no champion to compare with")
+    if reference.get("format") != current.get("format"):
+        return _not_compared(
+            "the champion's profile has another format; the next champion's can be compared"
+        )
+    results: dict[str, dict[str, Any]] = {}
+    rows = []
+    for kind, test in _TESTS.items():
+        results[kind] = {}
+        for name in reference[kind]:
+            if name in current[kind]:
+                row = test(reference[kind][name], current[kind][name])
+                if row is not None:
+                    results[kind][name] = row
+                    rows.append((LIMITS[kind], row))
+    p_values = holm([row["p_value"] for _, row in rows]).tolist()
+    worst = 0
+    for ((slight, strong), row), p_value in zip(rows, p_values, strict=True):
+        grade = 0
+        if p_value < ALPHA and row["size"] >= slight:
+            grade = 2 if row["size"] >= strong else 1
+        worst = max(worst, grade)
         row["p_value"] = p_value
-        row["verdict"] = VERDICTS[
-            (1 + (row["size"] >= strong)) * (p_value < ALPHA and row["size"] >= slight)
-        ]
-    made = (reference["made_with"], current["made_with"])
+        row["verdict"] = VERDICTS[grade]
+    before = reference["made_with"]
+    now = current["made_with"]
     different = {
-        name: {"reference": made[0].get(name), "current": made[1].get(name)}
-        for name in dict.fromkeys([*made[0], *made[1]])
-        if made[0].get(name) != made[1].get(name)
+        name: {"reference": before.get(name), "current": now.get(name)}
+        for name in before | now
+        if before.get(name) != now.get(name)
     }
-    worst = max((VERDICTS.index(row["verdict"]) for _, row in rows), default=0)
-    return {"compared": True, "verdict": VERDICTS[worst], "different": different, **found}
+    return {"compared": True, "verdict": VERDICTS[worst], "different": different, **results}
 
 
-def _distributions(old: Sequence[float], new: Sequence[float]) -> dict[str, Any] | None:
-    if min(len(old), len(new)) < LEAST_VALUES:
+def _not_compared(reason: str) -> dict[str, Any]:
+    return {"compared": False, "verdict": VERDICTS[0], "reason": reason}
+
+
+def _distributions(reference: Sequence[float], current: Sequence[float]) -> dict[str, Any] | None:
+    if min(len(reference), len(current)) < LEAST_VALUES:
         return None
-    test = scipy.stats.ks_2samp(old, new, method="asymp")
-    spread = float(np.std(old) or np.std(new))
-    moved = float(scipy.stats.wasserstein_distance(old, new)) / spread if spread else 0.0
-    means = {"reference": float(np.mean(old)), "current": float(np.mean(new))}
-    return {"size": float(test.statistic), "moved": moved, **means, "p_value": float(test.pvalue)}
+    test = scipy.stats.ks_2samp(reference, current, method="asymp")
+    deviation = float(np.std(reference) or np.std(current))
+    distance = float(scipy.stats.wasserstein_distance(reference, current))
+    return {
+        "size": float(test.statistic),
+        "moved": distance / deviation if deviation else 0.0,
+        "reference": float(np.mean(reference)),
+        "current": float(np.mean(current)),
+        "p_value": float(test.pvalue),
+    }
 
 
-def _shares(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any] | None:
+def _shares(reference: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any] | None:
     """Compare shares of queries; each query is one draw."""
-    if min(old["count"], new["count"]) < LEAST_VALUES:
+    if min(reference["count"], current["count"]) < LEAST_VALUES:
         return None
-    before = old["share"]
-    now = new["share"]
-    table = np.array(
-        [
-            [share["share"] * share["count"], (1 - share["share"]) * share["count"]]
-            for share in (old, new)
-        ]
-    )
+    shares = np.array([reference["share"], current["share"]])
+    counts = np.array([reference["count"], current["count"]])
+    table = np.stack([shares * counts, (1 - shares) * counts], axis=1)
     p_value = float(scipy.stats.chi2_contingency(table).pvalue) if table.any(axis=0).all() else 1.0
+    before, now = shares.tolist()
     h = abs(2 * math.asin(math.sqrt(now)) - 2 * math.asin(math.sqrt(before)))
     return {"size": h, "reference": before, "current": now, "p_value": p_value}
 
 
-def _counts(before: int, now: int) -> dict[str, Any]:
+def _counts(reference: int, current: int) -> dict[str, Any]:
+    total = reference + current
     # Of two counts at the same rate each of their sum falls to either side with one half.
-    p_value = float(scipy.stats.binomtest(now, before + now).pvalue) if before + now else 1.0
-    # A count that was or is 0 differs by as much as can be.
-    size = max(before, now) / min(before, now) if before and now else 1.0 if before == now else 1e9
-    return {"size": size, "reference": before, "current": now, "p_value": p_value}
+    p_value = float(scipy.stats.binomtest(current, total).pvalue) if total else 1.0
+    if reference and current:
+        ratio = max(reference, current) / min(reference, current)
+    else:
+        # A count that was or is 0 differs by as much as can be.
+        ratio = 1e9 if total else 1.0
+    return {"size": ratio, "reference": reference, "current": current, "p_value": p_value}
 
 
-def in_words(found: Mapping[str, Any]) -> list[str]:
-    """Return the verdict, then what differs, the strong first, then what was made with something else."""
-    if not found["compared"]:
-        return [f"Drift was not measured: {found['reason']}."]
-    lines = sorted(_differences(found), key=lambda line: not line.startswith("strong"))
+_TESTS: Final[dict[str, Callable[[Any, Any], dict[str, Any] | None]]] = {
+    "distributions": _distributions,
+    "shares": _shares,
+    "counts": _counts,
+}
+
+
+def in_words(comparison: Mapping[str, Any]) -> list[str]:
+    """Return the verdict, then what differs, the strong first, then what was made otherwise."""
+    if not comparison["compared"]:
+        return [f"Drift was not measured: {comparison['reason']}."]
+    lines = sorted(_differences(comparison), key=lambda line: not line.startswith("strong"))
     lines += [
-        f"{name} was {value['reference']} and is {value['current']}: scores may differ because"
+        f"{name} was {values['reference']} and is {values['current']}: scores may differ because"
         " of it."
-        for name, value in found["different"].items()
+        for name, values in comparison["different"].items()
     ]
-    return [_SENTENCES[found["verdict"]], *lines]
+    return [_SENTENCES[comparison["verdict"]], *lines]
 
 
-def _differences(found: Mapping[str, Any]) -> Iterator[str]:
+def _differences(comparison: Mapping[str, Any]) -> Iterator[str]:
     for kind, digits in (("counts", ",.0f"), ("shares", ".1%"), ("distributions", ",.4g")):
-        for name, row in found[kind].items():
-            if row["verdict"] != "none":
-                told = (
-                    f"{format(row['reference'], digits)} before,"
-                    f" {format(row['current'], digits)} now"
-                )
-                mean = " on average" if kind == "distributions" else ""
-                yield f"{row['verdict']}: {_NAMES.get(name, name.replace('_', ' '))}: {told}{mean}."
+        for name, row in comparison[kind].items():
+            if row["verdict"] == "none":
+                continue
+            title = _NAMES.get(name, name.replace("_", " "))
+            before = format(row["reference"], digits)
+            now = format(row["current"], digits)
+            mean = " on average" if kind == "distributions" else ""
+            yield f"{row['verdict']}: {title}: {before} before, {now} now{mean}."

@@ -20,7 +20,7 @@ from anmi.errors import AnmiError
 from anmi.evaluation.audit import clustered_auc
 from anmi.evaluation.retrieval import side_by_side
 from anmi.evaluation.significance import interval
-from anmi.ragged import Bools, Float32s, Float64s, Int64s
+from anmi.ragged import Bools, Float32s, Float64s
 from anmi.retrieval.index import row_products
 
 FALSE_KINDS: Final = ("swap", "entity", "number", "date", "negation", "antonym", "generated")
@@ -53,32 +53,31 @@ def factuality_pairs(
     AnmiError
         A variant is of a kind that nobody knows.
     """
-    strange = variants[~variants.kind.isin([*FALSE_KINDS, *TRUE_KINDS])]
-    if len(strange):
-        row = strange.iloc[0]
+    kinds = (*FALSE_KINDS, *TRUE_KINDS)
+    unknown = variants[~variants.kind.isin(kinds)]
+    if len(unknown):
         raise AnmiError(
-            f'a variant of document "{row.document_id}" is of the kind "{row.kind}", and factuality'
-            " knows "
-            f"{', '.join((*FALSE_KINDS, *TRUE_KINDS))}; make the variants again"
+            f'a variant of document "{unknown.document_id.iloc[0]}" is of the kind'
+            f' "{unknown.kind.iloc[0]}", and factuality knows {", ".join(kinds)}; make the variants'
+            " again"
         )
-    labelled = qrels.loc[
-        qrels.query_id.isin(queries.query_id), ["query_id", "document_id"]
-    ].drop_duplicates()
-    made = variants[["document_id", "kind", "text"]].rename(columns={"text": "variant"})
-    pairs = labelled.merge(made, on="document_id")
-    known = pairs.query_id.unique()
-    if most_queries is not None and len(known) > most_queries:
-        drawn = np.argsort(
-            seeds.stream(seed, "evaluation/factuality").random(len(known)), kind="stable"
-        )
-        pairs = pairs[pairs.query_id.isin(known[drawn[:most_queries]])]
-    asked = pd.Series(queries.text.to_numpy(), index=queries.query_id.to_numpy())
-    pairs = pairs.assign(query=pairs.query_id.map(asked), own=pairs.document_id.map(documents))
+    labelled = qrels.loc[qrels.query_id.isin(queries.query_id), ["query_id", "document_id"]]
+    texts = variants[["document_id", "kind", "text"]].rename(columns={"text": "variant"})
+    pairs = labelled.drop_duplicates().merge(texts, on="document_id")
+    query_ids = pairs.query_id.unique()
+    if most_queries is not None and len(query_ids) > most_queries:
+        draws = seeds.stream(seed, "evaluation/factuality").random(len(query_ids))
+        sample = query_ids[np.argsort(draws, kind="stable")[:most_queries]]
+        pairs = pairs[pairs.query_id.isin(sample)]
+    query_texts = queries.set_index("query_id").text
+    pairs = pairs.assign(
+        query=pairs.query_id.map(query_texts), own=pairs.document_id.map(documents)
+    )
     return pairs[["query_id", "query", "own", "kind", "variant"]].reset_index(drop=True)
 
 
 def pair_similarities(pairs: pd.DataFrame, encode: Encode) -> tuple[Float64s, Float64s]:
-    """Return the similarities of each pair's query with its own document and with the variant, float64 [P].
+    """Return how similar each query is to its own document and to the variant, float64 [P].
 
     Parameters
     ----------
@@ -88,26 +87,23 @@ def pair_similarities(pairs: pd.DataFrame, encode: Encode) -> tuple[Float64s, Fl
         From texts and what they are (``query`` or ``document``) to vectors; each text is given
         once.
     """
-    asked, query = np.unique(pairs["query"].to_numpy(object), return_inverse=True)
-    texts, place = np.unique(
-        np.concatenate([pairs.own, pairs.variant]).astype(object), return_inverse=True
-    )
-    queries = encode(asked.tolist(), "query")
+    query_texts, query = np.unique(pairs["query"].to_numpy(object), return_inverse=True)
+    both_texts = np.concatenate([pairs.own, pairs.variant]).astype(object)
+    texts, document = np.unique(both_texts, return_inverse=True)
+    queries = encode(query_texts.tolist(), "query")
     documents = encode(texts.tolist(), "document")
-    found = []
-    for document in np.split(place, 2):
-        cosine = np.empty(len(pairs), np.float64)
-        for start in range(0, len(pairs), _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            cosine[rows] = row_products(queries[query[rows]], documents[document[rows]])
-        found.append(cosine)
-    return found[0], found[1]
+    query = np.tile(query, 2)
+    cosines = np.empty(len(query), np.float64)
+    for start in range(0, len(query), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        cosines[rows] = row_products(queries[query[rows]], documents[document[rows]])
+    return cosines[: len(pairs)], cosines[len(pairs) :]
 
 
 def factuality(
     pairs: pd.DataFrame,
-    own: Float64s,
-    other: Float64s,
+    own_similarity: Float64s,
+    variant_similarity: Float64s,
     *,
     seed: int,
     resamples: int = 10_000,
@@ -119,7 +115,7 @@ def factuality(
     ----------
     pairs
         From :func:`factuality_pairs`.
-    own, other
+    own_similarity, variant_similarity
         From :func:`pair_similarities`.
     seed, resamples, confidence
         Of the intervals, see :func:`anmi.evaluation.significance.interval`.
@@ -139,63 +135,38 @@ def factuality(
 
     Examples
     --------
-    >>> pairs = pd.DataFrame({"query_id": ["a", "a", "b"], "own": ["A", "A", "B"], "kind": "number"})
-    >>> found = factuality(pairs, np.array([0.9, 0.9, 0.8]), np.array([0.7, 0.85, 0.8]), seed=1)
-    >>> found.loc["number", ["auc", "paired"]].tolist()  # 4½ of 2 · 3, and (1 + ½) / 2
+    >>> pairs = pd.DataFrame({"query_id": list("aab"), "own": list("AAB"), "kind": "number"})
+    >>> table = factuality(pairs, np.array([0.9, 0.9, 0.8]), np.array([0.7, 0.85, 0.8]), seed=1)
+    >>> table.loc["number", ["auc", "paired"]].tolist()  # 4½ of 2 · 3, and (1 + ½) / 2
     [0.75, 0.75]
     """
     kinds = pairs.kind.to_numpy()
-    chosen = {ALL: ~np.isin(kinds, TRUE_KINDS)} | {
-        kind: kinds == kind for kind in (*FALSE_KINDS, *TRUE_KINDS)
-    }
     options = {"seed": seed, "resamples": resamples, "confidence": confidence}
-    rows = {
-        kind: _row(pairs[mask], own[mask], other[mask], **options)
-        for kind, mask in chosen.items()
-        if mask.any()
-    }
-    columns = [
-        "auc",
-        "auc_low",
-        "auc_high",
-        "paired",
-        "paired_low",
-        "paired_high",
-        "queries",
-        "variants",
-    ]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).astype(
-        {"queries": int, "variants": int}
-    )
+    rows = {}
+    for kind in (ALL, *FALSE_KINDS, *TRUE_KINDS):
+        mask = ~np.isin(kinds, TRUE_KINDS) if kind == ALL else kinds == kind
+        if mask.any():
+            rows[kind] = _row(pairs[mask], own_similarity[mask], variant_similarity[mask], options)
+    bounded = [f"{score}{bound}" for score in ("auc", "paired") for bound in ("", "_low", "_high")]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=[*bounded, "queries", "variants"])
+    return table.astype({"queries": int, "variants": int})
 
 
 def _row(
-    pairs: pd.DataFrame,
-    own: Float64s,
-    other: Float64s,
-    *,
-    confidence: float,
-    **options: Any,
+    pairs: pd.DataFrame, own: Float64s, variant: Float64s, options: Mapping[str, Any]
 ) -> list[float]:
     query = pd.factorize(pairs.query_id)[0]
     # Every own document stands beside each of its variants, and counts once.
-    once = ~pairs.duplicated(["query_id", "own"]).to_numpy()
-    truth = np.concatenate([np.ones(int(once.sum()), bool), np.zeros(len(pairs), bool)])
-    auc = clustered_auc(
-        np.concatenate([own[once], other]),
-        truth,
-        np.concatenate([query[once], query]),
-        confidence=confidence,
-    )
-    won = (own > other) + 0.5 * (own == other)
-    share = np.bincount(query, won) / np.bincount(query)
+    is_first = ~pairs.duplicated(["query_id", "own"]).to_numpy()
+    scores = np.concatenate([own[is_first], variant])
+    clusters = np.concatenate([query[is_first], query])
+    is_own = np.arange(len(scores)) < is_first.sum()
+    area = clustered_auc(scores, is_own, clusters, confidence=options["confidence"])
+    wins = (own > variant) + 0.5 * (own == variant)
+    shares = np.bincount(query, wins) / np.bincount(query)
     # With one query there is nothing to resample.
-    paired = (
-        interval(share, confidence=confidence, **options)
-        if len(share) > 1
-        else (float(share[0]), 0.0, 1.0)
-    )
-    return [*auc, *paired, len(share), len(pairs)]
+    paired = interval(shares, **options) if len(shares) > 1 else (float(shares[0]), 0.0, 1.0)
+    return [*area, *paired, len(shares), len(pairs)]
 
 
 # URIs of a ranking that count for its reciprocal rank.
@@ -203,25 +174,27 @@ _DEPTH: Final = 10
 
 
 def uri_ranking(run: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
-    """Turn a ranking of documents into one of entities, each where a document about it first stands.
+    """Rank entities instead of documents, each where a document about it first stands.
 
     Entities are numbered by document id; documents that are missing or -1 are about none and passed
     over. Returns ``query_id, entity, rank``, the rank among entities, from 1.
 
     Examples
     --------
-    >>> run = pd.DataFrame({"query_id": "q", "document_id": ["a", "b", "c", "d"], "rank": [1, 2, 3, 4]})
+    >>> run = pd.DataFrame({"query_id": "q", "document_id": list("abcd"), "rank": [1, 2, 3, 4]})
     >>> uri_ranking(run, {"a": 7, "b": -1, "c": 7, "d": 2})[["entity", "rank"]].values.tolist()
     [[7, 1], [2, 2]]
     """
-    table = run[["query_id", "rank"]].assign(
-        entity=run.document_id.map(about).fillna(-1).astype(np.int64)
-    )
-    table = table[table.entity >= 0].sort_values(["query_id", "rank"], kind="stable")
+    table = _with_entity(run, about).sort_values(["query_id", "rank"], kind="stable")
     table = table.drop_duplicates(["query_id", "entity"], ignore_index=True)
-    return table.assign(rank=table.groupby("query_id").cumcount() + 1)[
-        ["query_id", "entity", "rank"]
-    ]
+    table["rank"] = table.groupby("query_id").cumcount() + 1
+    return table[["query_id", "entity", "rank"]]
+
+
+def _with_entity(pairs: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
+    """Return the pairs whose document is about an entity, with its number."""
+    entity = pairs.document_id.map(about).fillna(-1).astype(np.int64)
+    return pairs.assign(entity=entity)[entity >= 0]
 
 
 def linking(run: pd.DataFrame, qrels: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
@@ -238,18 +211,12 @@ def linking(run: pd.DataFrame, qrels: pd.DataFrame, about: Mapping[str, int]) ->
     >>> linking(run, qrels, {"a": 0, "b": 1}).to_dict("index")
     {'q': {'accuracy': 0.0, 'mrr_10': 0.5}}
     """
-    truth = qrels[["query_id"]].assign(
-        entity=qrels.document_id.map(about).fillna(-1).astype(np.int64)
-    )
-    truth = truth[truth.entity >= 0].drop_duplicates()
-    found = uri_ranking(run, about).merge(truth, on=["query_id", "entity"])
-    index = pd.Index(truth.query_id.unique(), name="query_id")
-    rank = found.groupby("query_id")["rank"].min().reindex(index)
-    scores = {
-        "accuracy": (rank == 1).astype(np.float64),
-        "mrr_10": (1 / rank).where(rank <= _DEPTH, 0.0),
-    }
-    return pd.DataFrame(scores, index=index)
+    truth = _with_entity(qrels, about)[["query_id", "entity"]].drop_duplicates()
+    hits = uri_ranking(run, about).merge(truth, on=["query_id", "entity"])
+    query_ids = pd.Index(truth.query_id.unique(), name="query_id")
+    rank = hits.groupby("query_id")["rank"].min().reindex(query_ids)
+    reciprocal = (1 / rank).where(rank <= _DEPTH, 0.0)
+    return pd.DataFrame({"accuracy": (rank == 1).astype(np.float64), "mrr_10": reciprocal})
 
 
 def neighbours(
@@ -267,43 +234,31 @@ def neighbours(
     labelled relevant; whether it states all facts of an own document; whether it is about an entity
     that an own document is about.
     """
-    number = pd.Index(document_ids)
-    near = run[(run["rank"] <= depth) & run.query_id.isin(qrels.query_id)]
-    near = near[["query_id", "document_id", "rank"]].sort_values(
-        ["query_id", "rank"], kind="stable"
-    )
-    listed = qrels[qrels.query_id.isin(near.query_id)]
-    query = pd.Index(near.query_id.unique())
-    row = query.get_indexer(pd.Index(near.query_id))
-    document = number.get_indexer(pd.Index(near.document_id))
-    labelled = query.get_indexer(pd.Index(listed.query_id))
-    positive = number.get_indexer(pd.Index(listed.document_id))
-    relevant = _pairs(labelled, positive, (len(query), len(number)))
-    entity = graph.about[positive].astype(np.int64)
-    subjects = _pairs(
-        labelled[entity >= 0], entity[entity >= 0], (len(query), max(len(graph.uris), 1))
-    )
-    # Written backwards, so that the first of a query stays.
-    first = np.full(len(query), -1)
-    first[labelled[::-1]] = entity[::-1]
-    about = graph.about[document].astype(np.int64)
-    entails = _holds(graph.entailing(side_by_side(labelled, positive, len(query))), row, document)
-    told = {
-        "own": first[row],
-        "entity": about,
-        "right": _holds(relevant, row, document),
-        "entails": entails,
-    }
-    return near.assign(**told, same_uri=_holds(subjects, row, about) & (about >= 0)).reset_index(
-        drop=True
-    )
+    numbers = pd.Index(document_ids)
+    near = run.loc[(run["rank"] <= depth) & run.query_id.isin(qrels.query_id)]
+    near = near[["query_id", "document_id", "rank"]]
+    near = near.sort_values(["query_id", "rank"], kind="stable", ignore_index=True)
+    queries = pd.Index(near.query_id.unique())
+    labels = qrels.loc[qrels.query_id.isin(queries), ["query_id", "document_id"]]
+    positive = numbers.get_indexer(pd.Index(labels.document_id))
+    document = numbers.get_indexer(pd.Index(near.document_id))
+    labels = labels.assign(entity=graph.about[positive].astype(np.int64))
+    own_entity = labels.drop_duplicates("query_id").set_index("query_id").entity
+    near["own"] = near.query_id.map(own_entity).astype(np.int64)
+    near["entity"] = graph.about[document].astype(np.int64)
+    near["right"] = _are_among(near, labels, ["query_id", "document_id"])
+    near["entails"] = False
+    if len(near):
+        positives = side_by_side(
+            queries.get_indexer(pd.Index(labels.query_id)), positive, len(queries)
+        )
+        entailing = sparse.csr_array(graph.entailing(positives))
+        row = queries.get_indexer(pd.Index(near.query_id))
+        near["entails"] = np.asarray(entailing[row, document]).ravel() > 0
+    near["same_uri"] = _are_among(near, labels[labels.entity >= 0], ["query_id", "entity"])
+    return near
 
 
-def _pairs(rows: Int64s, columns: Int64s, shape: tuple[int, int]) -> sparse.csr_array:
-    return sparse.csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape)
-
-
-def _holds(pairs: sparse.csr_array, rows: Int64s, columns: Int64s) -> Bools:
-    if not len(rows):
-        return np.zeros(0, bool)
-    return np.asarray(sparse.csr_array(pairs)[rows, columns]).ravel() > 0
+def _are_among(table: pd.DataFrame, pairs: pd.DataFrame, columns: list[str]) -> Bools:
+    """Return which rows of a table have a pair of values of another table."""
+    return pd.MultiIndex.from_frame(table[columns]).isin(pd.MultiIndex.from_frame(pairs[columns]))

@@ -1,4 +1,4 @@
-"""What training saw of the documents that answer a query: quality on what nobody labelled is what a user gets.
+"""What training saw of the documents that answer a query.
 
 A model answers queries whose documents are ``labelled``, that is positives of training queries,
 partly by memory. Of ``unlabelled`` documents training has no label, and yet it may know them:
@@ -55,14 +55,15 @@ def trained_positives(
     {'x'}
     """
     trained = queries.loc[queries.split.isin(list(splits)), "query_id"]
-    found = set(qrels.loc[qrels.query_id.isin(trained) & (qrels.relevance > 0), "document_id"])
+    is_positive = qrels.query_id.isin(trained) & (qrels.relevance > 0)
+    positives = set(qrels.loc[is_positive, "document_id"])
     if training_rows is not None:
-        found |= set(training_rows.loc[training_rows.query_id.isin(trained), "positive_id"])
-    return found
+        positives |= set(training_rows.loc[training_rows.query_id.isin(trained), "positive_id"])
+    return positives
 
 
 def buckets(
-    asked: Collection[str],
+    query_ids: Collection[str],
     qrels: pd.DataFrame,
     positives: Collection[str],
     new: Collection[str] = (),
@@ -71,8 +72,8 @@ def buckets(
 
     Parameters
     ----------
-    asked
-        Ids of the test queries, each once.
+    query_ids
+        Of the test queries, each once.
     qrels
         ``query_id, document_id, relevance``; rows of other queries do not count.
     positives
@@ -84,20 +85,21 @@ def buckets(
     Returns
     -------
     pandas.Series
-        By query id, in the order asked: ``labelled`` where one of its relevant documents was a
+        By query id, in their order: ``labelled`` where one of its relevant documents was a
         positive, else ``new`` where all of them are new, else ``unlabelled``.
 
     Examples
     --------
-    >>> qrels = pd.DataFrame({"query_id": ["a", "b", "b", "c"], "document_id": ["x", "x", "y", "z"], "relevance": 1})
+    >>> pairs = {"query_id": ["a", "b", "b", "c"], "document_id": ["x", "x", "y", "z"]}
+    >>> qrels = pd.DataFrame(pairs).assign(relevance=1)
     >>> buckets(["a", "b", "c"], qrels, positives={"y"}, new={"x"}).to_dict()
     {'a': 'new', 'b': 'labelled', 'c': 'unlabelled'}
     """
-    ids = pd.Index(list(asked), name="query_id")
-    own = qrels[qrels.query_id.isin(ids) & (qrels.relevance > 0)]
-    named = ids.isin(own.loc[own.document_id.isin(set(positives)), "query_id"])
-    known = ids.isin(own.loc[~own.document_id.isin(set(new)), "query_id"])
-    found = pd.Series(UNLABELLED, index=ids, name="bucket", dtype=object)
-    found[ids.isin(own.query_id) & ~known] = NEW
-    found[named] = LABELLED
-    return found
+    ids = pd.Index(list(query_ids), name="query_id")
+    relevant = qrels[qrels.query_id.isin(ids) & (qrels.relevance > 0)]
+    is_labelled = ids.isin(relevant.loc[relevant.document_id.isin(set(positives)), "query_id"])
+    has_older = ids.isin(relevant.loc[~relevant.document_id.isin(set(new)), "query_id"])
+    bucket = pd.Series(UNLABELLED, index=ids, name="bucket", dtype=object)
+    bucket[ids.isin(relevant.query_id) & ~has_older] = NEW
+    bucket[is_labelled] = LABELLED
+    return bucket

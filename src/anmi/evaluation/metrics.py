@@ -64,7 +64,7 @@ def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> 
     Examples
     --------
     >>> qrels = pd.DataFrame({"query_id": ["q"], "document_id": ["d1"], "relevance": [1]})
-    >>> run = pd.DataFrame({"query_id": ["q", "q"], "document_id": ["d1", "d2"], "score": [0.2, 0.9]})
+    >>> run = pd.DataFrame({"query_id": "q", "document_id": ["d1", "d2"], "score": [0.2, 0.9]})
     >>> evaluate(qrels, run, ks=(1, 10))[["mrr@1", "mrr@10", "rank"]].loc["q"].tolist()
     [0.0, 0.5, 2.0]
     """
@@ -79,29 +79,27 @@ def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> 
             " asked for"
         )
     labels = _nested(qrels, "relevance", np.int64)
-    results = _nested(run, "score", np.float64)
-    at = ",".join(str(k) for k in cuts)
-    measures = {f"{name}.{at}" for name in _TREC_NAMES.values()} | {"recip_rank"}
-    raw = pytrec_eval.RelevanceEvaluator(labels, measures).evaluate(
-        {query: found for query, found in results.items() if query in labels}
-    )
-    names = {f"{name}@{k}": f"{trec}_{k}" for name, trec in _TREC_NAMES.items() for k in cuts}
+    rankings = _nested(run[run["query_id"].astype(str).isin(labels)], "score", np.float64)
+    cut_text = ",".join(map(str, cuts))
+    measures = {f"{measure}.{cut_text}" for measure in _TREC_NAMES.values()} | {"recip_rank"}
+    results = pytrec_eval.RelevanceEvaluator(labels, measures).evaluate(rankings)
+    names = {f"{trec}_{k}": f"{name}@{k}" for name, trec in _TREC_NAMES.items() for k in cuts}
     index = pd.Index(list(labels), name="query_id")
-    table = pd.DataFrame.from_dict(raw, orient="index").reindex(
-        index, columns=[*names.values(), "recip_rank"]
-    )
-    table = table.astype(np.float64).fillna(0.0)
-    found = table[[*names.values()]].set_axis([*names], axis=1)
-    reciprocal = table["recip_rank"]
+    table = pd.DataFrame.from_dict(results, orient="index")
+    table = table.reindex(index, columns=[*names, "recip_rank"]).astype(np.float64).fillna(0.0)
+    reciprocal = table.pop("recip_rank")
     rank = (1.0 / reciprocal.where(reciprocal > 0)).round()
+    metrics = table.rename(columns=names)
     # A run cut at k has the same first relevant document, if it is within k, and none otherwise.
-    more = {f"mrr@{k}": reciprocal.where(rank <= k, 0.0) for k in cuts}
     for k in cuts:
-        precision = found[f"precision@{k}"]
-        recall = found[f"recall@{k}"]
-        below = 4 * precision + recall
-        more[f"f2@{k}"] = (5 * precision * recall / below.where(below > 0)).fillna(0.0)
-    return found.assign(**more, **{RANK: rank})
+        metrics[f"mrr@{k}"] = reciprocal.where(rank <= k, 0.0)
+    for k in cuts:
+        precision = metrics[f"precision@{k}"]
+        recall = metrics[f"recall@{k}"]
+        divisor = 4 * precision + recall
+        metrics[f"f2@{k}"] = (5 * precision * recall / divisor.where(divisor > 0)).fillna(0.0)
+    metrics[RANK] = rank
+    return metrics
 
 
 def summarise(per_query: pd.DataFrame) -> dict[str, float]:
@@ -115,9 +113,8 @@ def summarise(per_query: pd.DataFrame) -> dict[str, float]:
     summary = {str(name): float(value) for name, value in means.items()}
     rank = per_query[RANK].dropna()
     if len(rank):
-        summary |= {
-            f"rank_{name}": float(rank.agg(name)) for name in ("mean", "median", "min", "max")
-        }
+        for statistic in ("mean", "median", "min", "max"):
+            summary[f"rank_{statistic}"] = float(rank.agg(statistic))
     return summary | {
         "rank_not_found": float(len(per_query) - len(rank)),
         "queries": float(len(per_query)),
@@ -147,42 +144,35 @@ def profile(
     return pd.DataFrame(rows, columns=["hardness", "value", "low", "high", "queries"])
 
 
-def _check(table: pd.DataFrame, value: str, what: str) -> None:
+def _check(table: pd.DataFrame, value: str, table_name: str) -> None:
     """Refuse a table that trec_eval would misread in silence."""
 
     def refuse(wrong: NDArray[Any], problem: str) -> None:
         if wrong.any():
-            first = table.iloc[int(np.argmax(wrong))]
-            raise AnmiError(
-                f"{what}: query {first['query_id']}, document {first['document_id']} {problem}"
-            )
+            query_id, document_id = table[pair].iloc[int(np.argmax(wrong))]
+            raise AnmiError(f"{table_name}: query {query_id}, document {document_id} {problem}")
 
-    missing = {"query_id", "document_id", value} - set(table.columns)
+    pair = ["query_id", "document_id"]
+    missing = {*pair, value} - set(table.columns)
     if missing:
-        raise AnmiError(
-            f"the {what} lack {', '.join(sorted(missing))}; they need query_id, document_id and"
-            f" {value}"
-        )
+        raise AnmiError(f"the {table_name} lack {', '.join(sorted(missing))}")
     numbers = pd.to_numeric(table[value], errors="coerce").to_numpy(np.float64)
     wrong = ~np.isfinite(numbers)
+    expected = "a finite number"
     if value == "relevance":
         wrong |= (numbers != np.floor(numbers)) | (np.abs(numbers) > LARGEST_RELEVANCE)
-    expected = (
-        f"a whole number up to {LARGEST_RELEVANCE:,}" if value == "relevance" else "a finite number"
-    )
+        expected = f"a whole number up to {LARGEST_RELEVANCE:,}"
     refuse(wrong, f"has a {value} that is not {expected}; correct it")
-    refuse(
-        table.duplicated(["query_id", "document_id"]).to_numpy(), "stands more than once; keep one"
-    )
+    refuse(table.duplicated(pair).to_numpy(), "stands more than once; keep one")
 
 
 def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[str, dict[str, Any]]:
     """Turn a long table into pytrec_eval's query → document → value."""
-    queries, documents = (table[name].astype(str).tolist() for name in ("query_id", "document_id"))
+    queries = table["query_id"].astype(str)
+    documents = table["document_id"].astype(str)
+    values = table[value].to_numpy().astype(dtype).tolist()
     nested: dict[str, dict[str, Any]] = {}
-    for query, document, number in zip(
-        queries, documents, table[value].to_numpy().astype(dtype).tolist(), strict=True
-    ):
+    for query, document, number in zip(queries, documents, values, strict=True):
         nested.setdefault(query, {})[document] = number
     return nested
 
@@ -236,6 +226,7 @@ def completed_judgments(qrels: pd.DataFrame, equivalents: pd.DataFrame) -> pd.Da
     [['q', 'own', 2], ['q', 'twin', 1]]
     """
     pair = ["query_id", "document_id"]
-    own = qrels.loc[qrels.relevance > 0, pair].assign(relevance=2)
-    known = equivalents.loc[equivalents.query_id.isin(own.query_id), pair].assign(relevance=1)
-    return pd.concat([own, known], ignore_index=True).drop_duplicates(pair, ignore_index=True)
+    labelled = qrels.loc[qrels.relevance > 0, pair].assign(relevance=2)
+    is_asked = equivalents.query_id.isin(labelled.query_id)
+    unlabelled = equivalents.loc[is_asked, pair].assign(relevance=1)
+    return pd.concat([labelled, unlabelled]).drop_duplicates(pair, ignore_index=True)

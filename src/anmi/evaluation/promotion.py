@@ -39,12 +39,12 @@ class PromotionRule(BaseModel):
 
     @property
     def luck(self) -> float:
-        """Difference of two trainings that the seed alone makes, exceeded by a share of 1 − confidence."""
+        """Difference that the seed alone makes, exceeded by a share of 1 − confidence."""
         return NormalDist().inv_cdf(self.confidence) * math.sqrt(2) * self.training_noise
 
     @property
     def allowed(self) -> float:
-        """Loss that keeps nobody from being promoted: the margin, or what the seed causes where that is more."""
+        """Loss that keeps nobody from being promoted: the margin or the luck, whichever is more."""
         return max(self.margin, self.luck)
 
 
@@ -98,9 +98,9 @@ def decide(
     """Apply the rule.
 
     Both are nDCG@10 of each test query, by query id; without a champion its place is free. ``rate``
-    is a sentence where there is nothing to measure, which keeps nobody from being promoted. ``unlabelled`` are
-    the ids of the queries none of whose documents a label of the challenger's training names: it
-    may lose no more on these than is allowed either.
+    is a sentence where there is nothing to measure, which keeps nobody from being promoted.
+    ``unlabelled`` are the ids of the queries none of whose documents a label of the challenger's
+    training names: it may lose no more on these than is allowed either.
 
     Raises
     ------
@@ -119,25 +119,28 @@ def decide(
 
     Examples
     --------
-    >>> old = pd.Series([0.5, 0.75] * 30, index=[f"q{i}" for i in range(60)])
-    >>> found = decide(old + 0.25, old, FalseNegativeRate(0.01, 0.0, 0.02, 10, 1000), PromotionRule(), seed=1)
-    >>> found.decision, found.figures["difference"], found.figures["bound"]
+    >>> champion = pd.Series([0.5, 0.75] * 30, index=[f"q{i}" for i in range(60)])
+    >>> rate = FalseNegativeRate(0.01, 0.0, 0.02, 10, 1000)
+    >>> better = decide(champion + 0.25, champion, rate, PromotionRule(), seed=1)
+    >>> better.decision, better.figures["difference"], better.figures["bound"]
     ('promoted', 0.25, 0.25)
-    >>> decide(old - 0.25, old, "nothing is mined", PromotionRule(), seed=1).decision
+    >>> decide(champion - 0.25, champion, "not mined", PromotionRule(), seed=1).decision
     'kept'
     """
     if challenger.empty:
         raise AnmiError(
             "the test set is empty, so no models can be compared; give the collection test queries"
         )
-    compared = _compare(challenger, champion, rule, seed, resamples)
-    found = [compared, _audit(rate, rule)]
+    checks = [_compare(challenger, champion, rule, seed, resamples)]
     if champion is not None:
-        found.insert(1, _generalises(challenger, champion, unlabelled, rule))
-    figures = {name: value for _, _, part in found for name, value in part.items()}
-    promoted = all(holds for holds, _, _ in found)
-    reasons = tuple(sentence for _, sentence, _ in found if sentence)
-    return Decision("promoted" if promoted else "kept", reasons, figures)
+        checks.append(_generalises(challenger, champion, unlabelled, rule))
+    checks.append(_audit(rate, rule))
+    figures: dict[str, float] = {}
+    for _, _, check_figures in checks:
+        figures |= check_figures
+    reasons = tuple(sentence for _, sentence, _ in checks if sentence)
+    is_promoted = all(holds for holds, _, _ in checks)
+    return Decision("promoted" if is_promoted else "kept", reasons, figures)
 
 
 def _compare(
@@ -163,11 +166,11 @@ def _compare(
         )
     figures["champion"] = float(champion.mean())
     if len(challenger) < rule.min_queries:
-        few = (
+        sentence = (
             f"{len(challenger)} test queries are fewer than the {rule.min_queries} that a"
-            " comparison needs "
+            " comparison needs (retrain.rule.min_queries)"
         )
-        return False, f"{few}(retrain.rule.min_queries)", figures
+        return False, sentence, figures
     difference = (challenger - champion.reindex(challenger.index)).to_numpy()
     mean, bound, _ = interval(
         difference, seed=seed, resamples=resamples, confidence=2 * rule.confidence - 1
@@ -192,14 +195,14 @@ def _generalises(
     unlabelled: Collection[str],
     rule: PromotionRule,
 ) -> tuple[bool, str, dict[str, float]]:
-    asked = challenger.index.intersection(pd.Index(list(unlabelled), dtype=object))
-    figures = {"unlabelled_queries": float(len(asked))}
-    if len(asked) < rule.min_unlabelled:
+    query_ids = challenger.index.intersection(pd.Index(list(unlabelled), dtype=object))
+    figures = {"unlabelled_queries": float(len(query_ids))}
+    if len(query_ids) < rule.min_unlabelled:
         return True, "", figures
-    difference = float((challenger[asked] - champion[asked]).mean())
+    difference = float((challenger[query_ids] - champion[query_ids]).mean())
     holds = difference >= -rule.allowed
     sentence = (
-        f"on the {len(asked)} queries whose documents no training label names the challenger "
+        f"on the {len(query_ids)} queries whose documents no training label names the challenger "
         f"{'keeps' if holds else 'loses'} quality: a difference of {difference:+.4f}; allowed "
         f"loss: {rule.allowed:.4f}"
     )
@@ -212,8 +215,8 @@ def _audit(
     if isinstance(rate, str):
         return True, rate, {}
     if rate.failed or math.isnan(rate.value):
-        why = rate.failed or "it chose no negative for any audited query"
-        return False, f"the false-negative rate of the recipe is not known: {why}", {}
+        reason = rate.failed or "it chose no negative for any audited query"
+        return False, f"the false-negative rate of the recipe is not known: {reason}", {}
     holds = rate.high <= rule.max_false_negative_rate
     sentence = (
         f"of {rate.negatives} {rate.of} negatives {rate.count} are relevant ({rate.value:.2%}, 95 %"
@@ -224,6 +227,10 @@ def _audit(
         sentence += (
             "; the estimate is below it, so an audit of more queries (audit.queries) may tell"
         )
-    figures = {"": rate.value, "_low": rate.low, "_high": rate.high}
-    named = {f"false_negative_rate{end}": value for end, value in figures.items()}
-    return holds, sentence, named | {"max_false_negative_rate": rule.max_false_negative_rate}
+    figures = {
+        "false_negative_rate": rate.value,
+        "false_negative_rate_low": rate.low,
+        "false_negative_rate_high": rate.high,
+        "max_false_negative_rate": rule.max_false_negative_rate,
+    }
+    return holds, sentence, figures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,16 +30,19 @@ def run_table(
     documents: Int32s,
     scores: Float32s,
 ) -> pd.DataFrame:
-    """Return ranked lists, [Q, k], best first and padded with -1, as a table ``query_id, document_id, score, rank``."""
+    """Return ranked lists, [Q, k], as a table ``query_id, document_id, score, rank``.
+
+    They are best first and padded with -1.
+    """
     row, place = np.nonzero(documents >= 0)
-    asked = np.array(query_ids, dtype=object)
-    names = np.array(document_ids, dtype=object)
-    found = {
-        "query_id": asked[row],
-        "document_id": names[documents[row, place]],
-        "score": scores[row, place],
-    }
-    return pd.DataFrame(found | {"rank": (place + 1).astype(np.int32)})
+    return pd.DataFrame(
+        {
+            "query_id": np.array(query_ids, dtype=object)[row],
+            "document_id": np.array(document_ids, dtype=object)[documents[row, place]],
+            "score": scores[row, place],
+            "rank": (place + 1).astype(np.int32),
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Ranking:
     query_ids, document_ids
         Of Q queries and of the documents that N passages belong to; of a copy that of the first
         document with its text.
-    own
+    selves
         The document that each query is itself, int32 [Q], -1 where there is none.
     depth
         Documents per query.
@@ -66,44 +69,42 @@ class Ranking:
 
     query_ids: list[str]
     document_ids: list[str]
-    own: Int32s
+    selves: Int32s
     depth: int
     first: Int32s
 
     @staticmethod
     def of(queries: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int) -> Ranking:
-        """Find out which queries are documents, by ``same_as`` of the queries; without that column, none is."""
+        """Find out which queries are documents, by their ``same_as``; without it, by their ids."""
         hits = hits_of(corpus).tolist()
-        first = result_passages(corpus)
         hit_of = dict(zip(corpus.document_id, hits, strict=True))
-        names = queries.get("same_as", queries.query_id)
-        selves = queries.query_id[names == queries.query_id]
-        relevant = qrels[(qrels.relevance > 0) & qrels.query_id.isin(selves)]
+        is_document = queries.get("same_as", queries.query_id) == queries.query_id
+        relevant = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id[is_document])]
         labelled = set(zip(relevant.query_id, relevant.document_id.map(hit_of), strict=True))
-        excluded = {
-            query: hit_of[query]
-            for query in selves
-            if query in hit_of and (query, hit_of[query]) not in labelled
-        }
-        ranking = Ranking(queries.query_id.tolist(), hits, np.empty(0, np.int32), depth, first)
-        place = ranking.place
-        own = [place.get(excluded.get(query, ""), PADDING) for query in ranking.query_ids]
-        return replace(ranking, own=np.array(own, np.int32))
+        query_ids = queries.query_id.tolist()
+        selves = np.full(len(query_ids), PADDING, np.int32)
+        ranking = Ranking(query_ids, hits, selves, depth, result_passages(corpus))
+        passages = ranking.place
+        for row in np.flatnonzero(is_document):
+            hit = hit_of.get(query_ids[row], "")
+            if (query_ids[row], hit) not in labelled:
+                selves[row] = passages.get(hit, PADDING)
+        return ranking
 
     @property
     def place(self) -> dict[str, int]:
         """What stands for each document, by its id."""
-        places = zip(self.document_ids, self.first.tolist(), strict=True)
-        return {name: first for name, first in places if first != NO_RESULT}
+        passages = zip(self.document_ids, self.first.tolist(), strict=True)
+        return {name: passage for name, passage in passages if passage != NO_RESULT}
 
     def run(self, search: Search) -> pd.DataFrame:
-        """Return what a search ranks best as :func:`run_table` does, without the queries themselves.
+        """Return what a search ranks best as a :func:`run_table`, without the queries themselves.
 
         Examples
         --------
         >>> first = np.arange(3, dtype=np.int32)
-        >>> own = np.array([0, -1], np.int32)
-        >>> ranking = Ranking(["a", "q"], ["a", "b", "c"], own, depth=2, first=first)
+        >>> selves = np.array([0, -1], np.int32)
+        >>> ranking = Ranking(["a", "q"], ["a", "b", "c"], selves, depth=2, first=first)
         >>> documents = np.tile(first, (2, 1))
         >>> scores = -documents.astype(np.float32)
         >>> search = lambda count: Ranked(documents[:, :count], scores[:, :count])
@@ -112,28 +113,25 @@ class Ranking:
         """
         return run_table(self.query_ids, self.document_ids, *self.lists(search))
 
-    def given(self, rows: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
-        """Return a run ``query_id, document_id, score`` with ranks, of documents and without the queries themselves."""
+    def of_documents(self, rows: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
+        """Return a run ``query_id, document_id, score`` of documents with ranks.
+
+        It is without the queries themselves.
+        """
         names = dict(zip(corpus.document_id, self.document_ids, strict=True))
         names |= dict(zip(documents_of(corpus), self.document_ids, strict=True))
         documents = rows.document_id.map(names).fillna(rows.document_id)
+        self_ids = np.array([*self.document_ids, ""], dtype=object)[self.selves]
+        self_of = dict(zip(self.query_ids, self_ids, strict=True))
         rows = rows.assign(document_id=documents)
-        own = dict(
-            zip(
-                self.query_ids,
-                np.array([*self.document_ids, ""], dtype=object)[self.own],
-                strict=True,
-            )
-        )
-        rows = rows[rows.document_id != rows.query_id.map(own)]
-        rows = rows.sort_values(["score", "document_id"], ascending=False).drop_duplicates(
-            ["query_id", "document_id"]
-        )
+        rows = rows[rows.document_id != rows.query_id.map(self_of)]
+        rows = rows.sort_values(["score", "document_id"], ascending=False)
+        rows = rows.drop_duplicates(["query_id", "document_id"])
         return rows.assign(rank=(rows.groupby("query_id").cumcount() + 1).astype(np.int32))
 
     def lists(self, search: Search) -> Ranked:
         """Return the best ``depth`` documents of a search, without the queries themselves."""
-        return best_documents(search, self.first, self.depth, self.own)[0]
+        return best_documents(search, self.first, self.depth, self.selves)[0]
 
 
 def search_by(
@@ -158,7 +156,7 @@ def search_vectors(queries: Any, documents: Any) -> Search:
 
 def ranked(
     encoder: Encoder,
-    asked: pd.DataFrame,
+    queries: pd.DataFrame,
     qrels: pd.DataFrame,
     corpus: pd.DataFrame,
     depth: int,
@@ -168,8 +166,8 @@ def ranked(
 
     A query that is a document does not find itself; see :meth:`Ranking.of` and :func:`search_by`.
     """
-    ranking = Ranking.of(asked, qrels, corpus, depth)
-    search = search_by(encoder, asked.text.tolist(), document_texts(corpus), description)
+    ranking = Ranking.of(queries, qrels, corpus, depth)
+    search = search_by(encoder, queries.text.tolist(), document_texts(corpus), description)
     return ranking.run(search)
 
 
@@ -228,7 +226,7 @@ class DevQueries:
         self._labels = of_documents(labels, documents)
 
     def losses(self, model: Any, temperature: float) -> Float64s:
-        """Return InfoNCE of each query over all that is searched, [Q]; NaN where nothing of it is relevant.
+        """Return InfoNCE of each query over all that is searched, [Q]; NaN without a relevant one.
 
         Of several relevant passages the nearest counts, and the others are no negatives. The model
         is dense.
@@ -245,8 +243,9 @@ class DevQueries:
         for row, query_id in enumerate(self.query_ids):
             is_relevant = names.isin(relevant_names.get(query_id, ()))
             is_negative = ~is_relevant
-            own = self._ranking.own[row]
-            is_negative[own] &= own < 0
+            self_number = self._ranking.selves[row]
+            if self_number != PADDING:
+                is_negative[self_number] = False
             if is_relevant.any():
                 logits = (documents @ queries[row]).astype(np.float64) / temperature
                 best = logits[is_relevant].max()

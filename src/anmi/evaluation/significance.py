@@ -1,4 +1,4 @@
-"""Is a difference real? Intervals by bootstrap, p-values by permutation, both over queries or groups of them.
+"""Whether a difference is real: bootstrap intervals and permutation tests over queries.
 
 Queries that one document asks are alike, as are queries in a group of any other kind: such groups
 are drawn, and their signs flipped, as a whole (Cameron, Gelbach and Miller 2008).
@@ -46,14 +46,14 @@ class Comparison(NamedTuple):
     p_value: float
 
 
-def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **how: Any) -> Comparison:
+def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **options: Any) -> Comparison:
     """Compare two systems on the same queries.
 
     Parameters
     ----------
     a, b
         A metric per query, aligned, [n], n at least 1.
-    seed, how
+    seed, options
         As in :func:`intervals`; with 2ⁿ at most ``resamples`` the permutation test is exact.
 
     Returns
@@ -73,14 +73,14 @@ def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **how: Any) -> Compa
     >>> compare(np.array([1.0, 0.5, 0.25]), np.array([1.0, 0.5, 0.25]), seed=1)
     Comparison(difference=0.0, low=0.0, high=0.0, p_value=1.0)
     """
-    first = _checked(a)
-    second = _checked(b)
-    if len(first) != len(second):
+    minuends = _checked(a)
+    subtrahends = _checked(b)
+    if len(minuends) != len(subtrahends):
         raise AnmiError(
-            f"a paired comparison needs the same queries, and got {len(first)} and {len(second)}"
-            " values"
+            f"a paired comparison needs the same queries, and got {len(minuends)} and"
+            f" {len(subtrahends)} values"
         )
-    return compare_all((first - second)[None], seed=seed, **how)[0]
+    return compare_all((minuends - subtrahends)[None], seed=seed, **options)[0]
 
 
 def compare_all(
@@ -101,12 +101,13 @@ def compare_all(
     ----------
     differences
         [pairs, n], finite, n at least 1.
-    seed, how
+    seed, resamples, confidence, groups
         As in :func:`intervals`.
 
     Examples
     --------
-    >>> [found.p_value for found in compare_all(np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 0.0]]), seed=1)]
+    >>> tests = compare_all(np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 0.0]]), seed=1)
+    >>> [test.p_value for test in tests]
     [0.25, 1.0]
     """
     _checked(differences.ravel())
@@ -114,14 +115,11 @@ def compare_all(
         differences, seed=seed, resamples=resamples, confidence=confidence, groups=groups
     )
     p_values = _permutation_test(_summed(differences, groups)[0], seed, resamples)
-    return [
-        Comparison(*row)
-        for row in zip(*(part.tolist() for part in (*bounds, p_values)), strict=True)
-    ]
+    return [Comparison(*row) for row in np.stack([*bounds, p_values], axis=1).tolist()]
 
 
 def _permutation_test(differences: Float64s, seed: int, resamples: int) -> Float64s:
-    """Return two-sided p-values of "the signs of the differences are random", exact where there are few queries."""
+    """Return two-sided p-values of "signs of differences are random"; of few queries exact ones."""
     count = differences.shape[1]
     observed = differences.sum(axis=1)
     # Sums of the same numbers in another order differ by this much.
@@ -136,8 +134,9 @@ def _permutation_test(differences: Float64s, seed: int, resamples: int) -> Float
         drawn += len(signs)
     # What was observed is one of all signs, and counts beside those that were drawn (Phipson &
     # Smyth 2010).
-    beside = 0 if 2**count <= resamples else 1
-    return np.minimum(2 * (np.minimum(less, greater) + beside) / (drawn + beside), 1.0)
+    observed_count = 0 if 2**count <= resamples else 1
+    rarer = np.minimum(less, greater) + observed_count
+    return np.minimum(2 * rarer / (drawn + observed_count), 1.0)
 
 
 def _signs(count: int, seed: int, resamples: int) -> Iterator[Float64s]:
@@ -148,19 +147,18 @@ def _signs(count: int, seed: int, resamples: int) -> Iterator[Float64s]:
     random = stream(seed, "permutation")
     size = _batch(count)
     for start in range(0, resamples, size):
-        yield np.where(
-            random.integers(0, 2, (min(size, resamples - start), count), dtype=np.int8), 1.0, -1.0
-        )
+        shape = (min(size, resamples - start), count)
+        yield np.where(random.integers(0, 2, shape, dtype=np.int8), 1.0, -1.0)
 
 
-def interval(values: NDArray[Any], *, seed: int, **how: Any) -> tuple[float, float, float]:
+def interval(values: NDArray[Any], *, seed: int, **options: Any) -> tuple[float, float, float]:
     """Return the mean with its percentile bootstrap interval.
 
     Parameters
     ----------
     values
         A metric per query, [n], n at least 1.
-    seed, how
+    seed, options
         As in :func:`intervals`.
 
     Returns
@@ -178,7 +176,7 @@ def interval(values: NDArray[Any], *, seed: int, **how: Any) -> tuple[float, flo
     >>> interval(np.array([0.5, 0.5, 0.5]), seed=1)
     (0.5, 0.5, 0.5)
     """
-    mean, low, high = intervals(_checked(values)[None], seed=seed, **how)
+    mean, low, high = intervals(_checked(values)[None], seed=seed, **options)
     return float(mean[0]), float(low[0]), float(high[0])
 
 
@@ -190,7 +188,7 @@ def intervals(
     confidence: float = 0.95,
     groups: NDArray[Any] | None = None,
 ) -> tuple[Float64s, Float64s, Float64s]:
-    """Return the means of several metrics of the same queries with their percentile bootstrap intervals.
+    """Return the means of several metrics of the same queries, with bootstrap intervals.
 
     Queries are drawn once for all metrics, and a sample's means are a product of how often each
     query was drawn with the values: the numbers are those of ``scipy.stats.bootstrap`` for each
@@ -225,17 +223,14 @@ def intervals(
     for start in range(0, resamples, size):
         rows = min(size, resamples - start)
         drawn = random.integers(0, count, (rows, count)) + np.arange(rows)[:, None] * count
-        often = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
-        samples.append(often.astype(np.float64) @ sums.T / (often @ sizes)[:, None])
+        times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
+        samples.append(times.astype(np.float64) @ sums.T / (times @ sizes)[:, None])
     tail = (1 - confidence) / 2
     low, high = np.percentile(np.concatenate(samples), [100 * tail, 100 * (1 - tail)], axis=0)
-    constant = np.ptp(values, axis=1) == 0
-    exact = values[:, 0]
-    return (
-        np.where(constant, exact, means),
-        np.where(constant, exact, low),
-        np.where(constant, exact, high),
-    )
+    is_constant = np.ptp(values, axis=1) == 0
+    for bounds in (means, low, high):
+        bounds[is_constant] = values[is_constant, 0]
+    return means, low, high
 
 
 def _summed(values: Float64s, groups: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -276,12 +271,8 @@ def _checked(values: NDArray[Any]) -> Float64s:
             "resampling needs the queries' values in one row, at least one, and got shape"
             f" {array.shape}"
         )
-    wrong = ~np.isfinite(array)
-    if wrong.any():
-        raise AnmiError(
-            f"{int(wrong.sum())} of {len(array)} values are not finite, the first at place"
-            f" {int(np.argmax(wrong))}; leave those queries out or score them 0"
-        )
+    if not np.isfinite(array).all():
+        raise AnmiError("some values are not finite; leave those queries out or score them 0")
     return array
 
 
@@ -320,7 +311,9 @@ class Share:
 def share(
     counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resamples: int = 10_000
 ) -> Share:
-    """Return a share of negatives with its 95 % interval, which allows for negatives of one query being alike.
+    """Return a share of negatives with its 95 % interval over queries.
+
+    The interval allows for negatives of one query being alike.
 
     Parameters
     ----------
@@ -354,14 +347,14 @@ def share(
 
     Examples
     --------
-    >>> found = share(np.array([0, 3, 0, 1]), np.array([5, 5, 5, 5]))
-    >>> found.value, found.count, found.total, found.queries
+    >>> relevant = share(np.array([0, 3, 0, 1]), np.array([5, 5, 5, 5]))
+    >>> relevant.value, relevant.count, relevant.total, relevant.queries
     (0.2, 4, 20, 4)
     >>> round(share(np.zeros(100), np.full(100, 15)).high, 3)
     0.037
     """
-    asked = np.asarray(totals, np.float64)
-    pairs = np.stack([np.asarray(counts, np.float64), asked], axis=1)[asked > 0]
+    pairs = np.stack([counts, totals], axis=1).astype(np.float64)
+    pairs = pairs[pairs[:, 1] > 0]
     if (pairs[:, 0] > pairs[:, 1]).any() or (np.asarray(counts) < 0).any():
         raise AnmiError(
             "a query has more relevant negatives than negatives; count both over the same rows"
@@ -380,20 +373,12 @@ def share(
         ends = np.quantile(_resampled(kinds, number, seed, resamples), [0.025, 0.975])
         low = min(low, float(ends[0]))
         high = max(high, float(ends[1]))
-    return Share(
-        value,
-        low,
-        high,
-        int(count),
-        int(total),
-        queries,
-        int(number[kinds[:, 0] > 0].sum()),
-        effect,
-    )
+    affected = int(number[kinds[:, 0] > 0].sum())
+    return Share(value, low, high, int(count), int(total), queries, affected, effect)
 
 
 def share_of_pairs(pairs: pd.DataFrame, relevant: pd.DataFrame, *, seed: int = 0) -> Share:
-    """Return the share of (query, negative) pairs that are relevant, with the interval of :func:`share`.
+    """Return the :func:`share` of (query, negative) pairs that are relevant.
 
     Pairs may have a ``count``, how often each was a negative; without it each was once.
 
@@ -403,21 +388,19 @@ def share_of_pairs(pairs: pd.DataFrame, relevant: pd.DataFrame, *, seed: int = 0
     >>> share_of_pairs(drawn, pd.DataFrame({"query_id": ["q"], "document_id": ["b"]})).value
     0.25
     """
-    if pairs.empty:
-        return share(np.zeros(0), np.zeros(0))
     query = pd.factorize(pairs["query_id"])[0]
     times = pairs["count"].to_numpy(np.float64) if "count" in pairs else np.ones(len(pairs))
-    known = pd.MultiIndex.from_frame(relevant[_PAIR].astype(str))
-    hit = (
-        pd.MultiIndex.from_frame(pairs[_PAIR].astype(str)).isin(known)
-        if len(known)
-        else np.zeros(len(pairs), bool)
-    )
-    return share(np.bincount(query, times * hit), np.bincount(query, times), seed=seed)
+    is_relevant = np.zeros(len(pairs), bool)
+    if len(pairs) and len(relevant):
+        relevant_pairs = pd.MultiIndex.from_frame(relevant[_PAIR].astype(str))
+        is_relevant = pd.MultiIndex.from_frame(pairs[_PAIR].astype(str)).isin(relevant_pairs)
+    return share(np.bincount(query, times * is_relevant), np.bincount(query, times), seed=seed)
 
 
 def wilson(value: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's interval of a share of independent trials, whose number need not be whole; [0, 1] of none.
+    """Return Wilson's interval of a share of independent trials; [0, 1] of none.
+
+    Their number need not be whole.
 
     Examples
     --------
@@ -428,36 +411,39 @@ def wilson(value: float, trials: float, confidence: float = 0.95) -> tuple[float
         return 0.0, 1.0
     squared = float(scipy.stats.norm.ppf(0.5 + confidence / 2)) ** 2
     centre = (value + squared / (2 * trials)) / (1 + squared / trials)
-    half = math.sqrt(squared * (value * (1 - value) / trials + squared / (4 * trials**2))) / (
-        1 + squared / trials
-    )
+    variance = value * (1 - value) / trials + squared / (4 * trials**2)
+    half = math.sqrt(squared * variance) / (1 + squared / trials)
     # At the ends rounding must not make a certain 0 or 1 less than that.
-    return (0.0 if value <= 0 else max(centre - half, 0.0)), (
-        1.0 if value >= 1 else min(centre + half, 1.0)
-    )
+    low = 0.0 if value <= 0 else max(centre - half, 0.0)
+    high = 1.0 if value >= 1 else min(centre + half, 1.0)
+    return low, high
 
 
 def _design_effect(kinds: Float64s, number: Int64s, value: float) -> float:
-    """Variance of a ratio over queries, linearised (Cochran 1977, §6.4), over that of independent negatives."""
+    """Return the variance of a ratio over queries, over that of as many independent negatives.
+
+    It is linearised (Cochran 1977, §6.4).
+    """
     queries = int(number.sum())
     total = float(number @ kinds[:, 1])
     if queries < 2 or not 0 < value < 1:
         return math.nan
-    left = kinds[:, 0] - value * kinds[:, 1]
-    variance = queries / (queries - 1) * float(number @ left**2) / total**2
+    residuals = kinds[:, 0] - value * kinds[:, 1]
+    variance = queries / (queries - 1) * float(number @ residuals**2) / total**2
     return variance / (value * (1 - value) / total)
 
 
 def _resampled(kinds: Float64s, number: Int64s, seed: int, resamples: int) -> Float64s:
-    """Shares of samples of the queries, drawn with replacement, [resamples]; how often a kind comes is multinomial."""
+    """Return the shares of samples of the queries, drawn with replacement, [resamples].
+
+    How often a kind comes is multinomial.
+    """
     generator = stream(seed, "share")
     queries = int(number.sum())
-    parts = []
-    size = max(1, _BATCH_SHARES // len(kinds))
-    for start in range(0, resamples, size):
-        drawn = (
-            generator.multinomial(queries, number / queries, size=min(size, resamples - start))
-            @ kinds
-        )
-        parts.append(drawn[:, 0] / drawn[:, 1])
-    return np.concatenate(parts)
+    shares = []
+    batch_size = max(1, _BATCH_SHARES // len(kinds))
+    for start in range(0, resamples, batch_size):
+        size = min(batch_size, resamples - start)
+        counts, totals = (generator.multinomial(queries, number / queries, size) @ kinds).T
+        shares.append(counts / totals)
+    return np.concatenate(shares)

@@ -265,7 +265,7 @@ def runs_of_parts(search: HybridSearch, split: Split, depth: int) -> pd.DataFram
     if split.queries.empty:
         return pd.DataFrame(PART_COLUMNS, index=[])
     ranking = Ranking.of(split.queries, split.qrels, split.corpus, depth)
-    lists = search.lists(split.queries.text.tolist(), depth, None, ranking.own)
+    lists = search.lists(split.queries.text.tolist(), depth, None, ranking.selves)
     return part_table(lists, ranking.query_ids, ranking.document_ids)
 
 
@@ -476,7 +476,7 @@ def run_systems(
     ranking = Ranking.of(split.queries, split.qrels, split.corpus, depth)
     given_rows = given_runs[given_runs.query_id.isin(ranking.query_ids)]
     for system, rows in given_rows.groupby("system", sort=False):
-        runs[str(system)] = ranking.given(rows, split.corpus).groupby("query_id").head(depth)
+        runs[str(system)] = ranking.of_documents(rows, split.corpus).groupby("query_id").head(depth)
     # A part that finds nothing has no run.
     order = [name for name in dict.fromkeys((BM25, ZERO_SHOT, recipe, *runs)) if name in runs]
     return pd.concat([runs[system].assign(system=system) for system in order], ignore_index=True)

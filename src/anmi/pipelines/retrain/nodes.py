@@ -63,7 +63,7 @@ def profile_training_data(
         **{f"{role} prompt": prompt for role, prompt in prompts.items() if prompt},
     }
     negatives = selection_summary["negatives_wanted"]
-    return profile(queries, corpus, qrels, selection, wanted=negatives, made_with=made_with)
+    return profile(queries, corpus, qrels, selection, negatives=negatives, made_with=made_with)
 
 
 def measure_drift(

@@ -287,7 +287,7 @@ def _grouped(flat: Flat) -> tuple[pd.DataFrame, pd.DataFrame]:
     return queries.iloc[groups], documents.assign(group=numbers)
 
 
-def _lists(documents: pd.DataFrame, column: str, queries: int) -> list[list[Any]]:
+def _lists(documents: pd.DataFrame, column: str, queries: int) -> Any:
     """Return a column of documents as one list per query."""
     if not queries:
         return []
