@@ -68,7 +68,8 @@ def diagnose(shards: Iterable[Candidates], *diagnoses: Diagnosis) -> list[Any]:
 class Funnel(Diagnosis):
     """Counts the way from candidates to negatives.
 
-    The result is rows ``step, kind, candidates, queries``: one of kind ``total``; one per verdict in the order of the legend, with its ``rule`` besides and of the kind ``uncertain`` (for
+    The result is rows ``step, kind, candidates, queries``: one of kind ``total``; one per verdict
+    in the order of the legend, with its ``rule`` besides and of the kind ``uncertain`` (for
     distillation only), ``promoted`` (to positives) or ``rejected``; ``undecided`` (passed every
     filter, not drawn); ``negative`` (drawn; queries with at least one); ``complete`` (negatives of
     queries that have ``n``). In the row of a verdict ``candidates`` are those that carry it plus
