@@ -168,7 +168,7 @@ def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_
             return positive
 
     encoder.eval()
-    objective = ContrastiveObjective(encoder, Watching(), most=-0.5)
+    objective = ContrastiveObjective(encoder, Watching(), filter_margin=-0.5)
     with torch.no_grad():
         objective(data)
     similarity, log_weights = seen
@@ -179,17 +179,17 @@ def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_
             kept = j != own and (j in mined or not above)
             assert bool(log_weights[i, j].isfinite()) == kept
     known = (data["weights"] > 0).sum()
-    assert objective.seen["left_out"] == pytest.approx(
+    assert objective.measures["left_out"] == pytest.approx(
         1 - float(log_weights.isfinite().sum() / known)
     )
-    assert 0 < objective.seen["left_out"] < 1
+    assert 0 < objective.measures["left_out"] < 1
 
 
 def test_a_step_reads_nothing_from_the_device(word_encoder: Any) -> None:
     # With a network transformers looks at the mask of each pass.
     words = word_encoder(["a", "b"], dimension=4)
     objective = ContrastiveObjective(
-        words, WeightedInfoNCE(Temperature(0.07, learnable=True)), margin=0.1, most=0.1
+        words, WeightedInfoNCE(Temperature(0.07, learnable=True)), margin=0.1, filter_margin=0.1
     )
     data = batch(words, None)
     with torch.profiler.profile() as profile:

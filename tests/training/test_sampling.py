@@ -202,12 +202,12 @@ def test_of_many_queries_the_same_few_are_counted_whatever_the_order():
     names = [f"q{i}" for i in range(50)]
     tables = []
     for order in (names, names[::-1]):
-        drawn = sampling.DrawnNegatives(order, seed=1, most=5)
+        drawn = sampling.DrawnNegatives(order, seed=1, max_queries=5)
         drawn.add([any_row(name, "p", ["a", "b"]) for name in order])
         tables.append(drawn.table())
     pd.testing.assert_frame_equal(*tables)
     assert tables[0].query_id.nunique() == 5
-    again = sampling.DrawnNegatives(names, seed=1, most=5)
+    again = sampling.DrawnNegatives(names, seed=1, max_queries=5)
     again.load_state_dict(drawn.state_dict())
     again.add([any_row(name, "p", ["a", "b"]) for name in names])
     assert (again.table()["count"] == 2).all()

@@ -244,7 +244,6 @@ def test_log_has_one_row_a_step(encoder):
         "grad_norm",
         "temperature",
         "learning_rate",
-        "temperature_rule",
         "dev_ndcg@10",
     ]
     assert log["step"].tolist() == list(range(1, 10))

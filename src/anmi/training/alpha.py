@@ -41,11 +41,11 @@ def dev_tables(
     most_documents: int,
     seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return the collection of all dev queries, see :func:`anmi.evaluation.retrieval.dev_collection`.
+    """Return the collection of all dev queries.
 
-    Pseudo-queries are among them. Documents that a label names are asked none, which would take
-    texts from them. The queries say ``is_pseudo``, ``is_unlabelled`` and ``is_new``, see
-    :class:`AlphaChoice`.
+    See :func:`anmi.evaluation.retrieval.dev_collection`. Pseudo-queries are among them. Documents
+    that a label names are asked none, which would take texts from them. The queries say
+    ``is_pseudo``, ``is_unlabelled`` and ``is_new``, see :class:`AlphaChoice`.
     """
     relevant = qrels[qrels.relevance > 0]
     is_test = relevant.query_id.isin(queries.query_id[queries.split == "test"])

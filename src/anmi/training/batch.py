@@ -1,8 +1,9 @@
-"""From training rows to the tensors of one step: which documents a batch holds and what each weighs for each row."""
+"""From training rows to the tensors of one step: its documents, and what they weigh for a row."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -64,18 +65,24 @@ class Row:
     def pick(self, places: Sequence[int]) -> Row:
         """Return the row with those of its negatives that stand at ``places``, in that order."""
         judged = {
-            name: (own, tuple(values[i] for i in places))
-            for name, (own, values) in self.judged.items()
+            name: (positive, tuple(values[place] for place in places))
+            for name, (positive, values) in self.judged.items()
         }
-        ids, texts = (
-            tuple(part[place] for place in places) for part in (self.negative_ids, self.negatives)
+        return replace(
+            self,
+            negative_ids=tuple(self.negative_ids[place] for place in places),
+            negatives=tuple(self.negatives[place] for place in places),
+            weights=tuple(self.weights[place] for place in places),
+            judged=judged,
         )
-        weights = tuple(self.weights[place] for place in places)
-        return replace(self, negative_ids=ids, negatives=texts, weights=weights, judged=judged)
+
+    def first(self, count: int | None) -> Row:
+        """Return the row with the first ``count`` of its negatives; None is all of them."""
+        return self if count is None else self.pick(range(min(count, len(self.negatives))))
 
 
 class NegativeSampler:
-    """Chooses the negatives of a step; a draw may depend on nothing but the seed, the step and the row."""
+    """Chooses the negatives of a step; a draw may depend on seed, step and row only."""
 
     def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
@@ -151,7 +158,6 @@ def _row(record: Mapping[Any, Any], columns: Sequence[str]) -> Row:
         name: (float(record[f"positive_{name}"]), tuple(map(float, record[f"negative_{name}"])))
         for name in columns
     }
-    known = frozenset(record["positive_ids"]) | {record["positive_id"]}
     # Rows that somebody made by hand need not say what must stay out of their batch.
     excluded = frozenset(record.get("excluded_ids", ()))
     return Row(
@@ -163,7 +169,7 @@ def _row(record: Mapping[Any, Any], columns: Sequence[str]) -> Row:
         texts,
         numbers[:-1],
         numbers[-1],
-        known,
+        frozenset(record["positive_ids"]) | {record["positive_id"]},
         excluded,
         judged,
     )
@@ -229,48 +235,42 @@ def assemble(rows: Sequence[Row], in_batch: str) -> Assembly:
     weights = np.zeros((len(rows), len(column)), np.float32)
     weights[:, : {"none": 0, "positives": positives, "all": len(column)}[in_batch]] = 1.0
     judged = {name: np.full(weights.shape, np.nan, np.float32) for name in rows[0].judged}
-    own: list[dict[int, float]] = [{} for _ in rows]
+    own_weights: list[dict[int, float]] = [{} for _ in rows]
     for i, row in enumerate(rows):
-        there = [
-            (place, column[text]) for place, text in enumerate(row.negatives) if text in column
-        ]
-        for place, c in there:
-            own[i][c] = min(row.weights[place], own[i].get(c, row.weights[place]))
-        weights[i, list(own[i])] = list(own[i].values())
-        for name, (of_positive, values) in row.judged.items():
-            judged[name][i, [c for _, c in there]] = [values[place] for place, _ in there]
-            judged[name][i, positive[i]] = of_positive
+        present = [place for place, text in enumerate(row.negatives) if text in column]
+        columns = [column[row.negatives[place]] for place in present]
+        for place, c in zip(present, columns, strict=True):
+            weight = row.weights[place]
+            own_weights[i][c] = min(weight, own_weights[i].get(c, weight))
+        weights[i, list(own_weights[i])] = list(own_weights[i].values())
+        for name, (positive_value, values) in row.judged.items():
+            judged[name][i, columns] = [values[place] for place in present]
+            judged[name][i, positive[i]] = positive_value
     _mask_positives(rows, column, weights)
-    kept = [[c for c in columns if weights[i, c] > 0] for i, columns in enumerate(own)]
-    negatives = np.full((len(rows), max(map(len, kept))), -1, np.int64)
-    for i, columns in enumerate(kept):
+    columns_left = [
+        [c for c in columns if weights[i, c] > 0] for i, columns in enumerate(own_weights)
+    ]
+    negatives = np.full((len(rows), max(map(len, columns_left))), -1, np.int64)
+    for i, columns in enumerate(columns_left):
         negatives[i, : len(columns)] = columns
-    return Assembly(
-        list(column), positive, weights, negatives, judged, [ids[text] for text in column]
-    )
+    names = [ids[text] for text in column]
+    return Assembly(list(column), positive, weights, negatives, judged, names)
 
 
 def _mask_positives(rows: Sequence[Row], column: dict[str, int], weights: Float32s) -> None:
-    columns_of: dict[str, set[int]] = {}
-    known: dict[str, set[str]] = {}
+    columns_of: defaultdict[str, set[int]] = defaultdict(set)
+    positive_ids: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
-        columns_of.setdefault(row.positive_id, set()).add(column[row.positive])
+        columns_of[row.positive_id].add(column[row.positive])
         for document_id, text in zip(row.negative_ids, row.negatives, strict=True):
             if text in column:
-                columns_of.setdefault(document_id, set()).add(column[text])
-        known.setdefault(row.query_id, set()).update(row.positive_ids)
+                columns_of[document_id].add(column[text])
+        positive_ids[row.query_id].update(row.positive_ids)
     for i, row in enumerate(rows):
         # Over the few that a row must not have, not over the hundreds that the batch holds.
-        ids = known[row.query_id] | row.excluded_ids
-        weights[
-            i,
-            [
-                c
-                for document_id in ids
-                if document_id in columns_of
-                for c in columns_of[document_id]
-            ],
-        ] = 0.0
+        for document_id in positive_ids[row.query_id] | row.excluded_ids:
+            if document_id in columns_of:
+                weights[i, list(columns_of[document_id])] = 0.0
 
 
 class Batcher:
@@ -309,8 +309,9 @@ class Batcher:
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the batch of the given rows."""
         assembly = assemble(rows, self._in_batch)
-        hardness = [row.hardness for row in rows]
         queries = [row.query for row in rows]
+        hardness = torch.tensor([row.hardness for row in rows], dtype=torch.float32)
+        query_weights = [row.query_weight for row in rows]
         return {
             "guide": self._guide and self._guide(queries, assembly.texts),
             "query_ids": [row.query_id for row in rows],
@@ -321,13 +322,9 @@ class Batcher:
             "positive": torch.from_numpy(assembly.positive),
             "weights": torch.from_numpy(assembly.weights),
             "negatives": torch.from_numpy(assembly.negatives),
-            "query_weight": torch.tensor([row.query_weight for row in rows], dtype=torch.float32),
+            "query_weight": torch.tensor(query_weights, dtype=torch.float32),
             "judged": {name: torch.from_numpy(values) for name, values in assembly.judged.items()},
-            "hardness": (
-                None
-                if any(map(math.isnan, hardness))
-                else torch.tensor(hardness, dtype=torch.float32)
-            ),
+            "hardness": None if bool(hardness.isnan().any()) else hardness,
         }
 
     def _groups(self, texts: list[str], role: str) -> dict[str, Any]:
@@ -337,11 +334,9 @@ class Batcher:
             check_tokens_per_pass(self._most_tokens, lengths, "training.options")
             groups = passes(lengths, self.tokens_per_pass, len(texts))
         order = np.concatenate(groups)
+        group_texts = [[texts[place] for place in group] for group in groups]
         return {
-            "groups": [
-                self._tokeniser.features([texts[place] for place in group], role)
-                for group in groups
-            ],
+            "groups": [self._tokeniser.features(part, role) for part in group_texts],
             "place": torch.from_numpy(np.argsort(order, kind="stable")),
         }
 

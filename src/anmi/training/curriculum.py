@@ -1,4 +1,4 @@
-"""Curricula: how hard the next negatives are to be, by steps, by what training observes, or by a bandit."""
+"""Curricula: how hard the next negatives are, by steps, by observations, or by a bandit."""
 
 from __future__ import annotations
 
@@ -57,12 +57,13 @@ class State:
 
     def report(self) -> dict[str, float]:
         """Return the columns of the log."""
-        found = {"difficulty": self.difficulty, "tier": self.tier, "stage": self.stage}
-        found |= {"low": self.low, "high": self.high} if self.mix is None else {}
-        return {name: float(value) for name, value in found.items() if value is not None}
+        columns = {"difficulty": self.difficulty, "tier": self.tier, "stage": self.stage}
+        if self.mix is None:
+            columns |= {"low": self.low, "high": self.high}
+        return {name: float(value) for name, value in columns.items() if value is not None}
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """What a step gave: see :meth:`Curriculum.observe`."""
 
     step: int
@@ -95,7 +96,7 @@ class Course(NamedTuple):
 
 
 class Curriculum:
-    """Observes the training and says how hard the next step's negatives are to be; the plainest says nothing."""
+    """Says how hard the next step's negatives are, by what it observes; the base says nothing."""
 
     # Attributes, without their underscore, that a checkpoint holds.
     remembers: ClassVar[tuple[str, ...]] = ("step",)
@@ -140,11 +141,11 @@ class Curriculum:
             Share of the step's negatives that violate the margin, in [0, 1]; None where there is no
             margin.
         """
-        self._look(Seen(step, loss, grad_norm, validation, violations))
+        self._look(Observation(step, loss, grad_norm, validation, violations))
         self._step = step
         return self.state
 
-    def _look(self, seen: Seen) -> None:
+    def _look(self, observed: Observation) -> None:
         # Those that go by the number of the step alone need nothing else.
         return
 
@@ -192,13 +193,12 @@ def sliding_state(options: WindowOptions, difficulty: float, base: int | None) -
     else:
         low = 0.5 * (1 - difficulty)
         high = 0.5 + 0.5 * (1 - difficulty)
-    return State(
-        difficulty, low, high, None if base is None else int(base * (1 + _GROWTH * difficulty))
-    )
+    negatives = None if base is None else int(base * (1 + _GROWTH * difficulty))
+    return State(difficulty, low, high, negatives)
 
 
 class Tiers(Curriculum):
-    """Shows harder negatives besides the easier ones from tier to tier, whatever the training gives (methods §2).
+    """Shows harder negatives besides the easier ones from tier to tier (methods §2).
 
     In Elo tier 1 sees gaps from 600 on, 2 from 400, 3 from 200 and 4 from 100. By rank tier 1 sees
     the last quarter of the pool, and every further one a quarter more.
@@ -207,20 +207,19 @@ class Tiers(Curriculum):
     @property
     def state(self) -> State:
         """What holds for the next step."""
-        tier = 1 + sum(
-            self._step > number * self._course.steps / TIERS - 0.5 for number in range(1, TIERS)
-        )
+        steps_per_tier = self._course.steps / TIERS
+        tier = 1 + sum(self._step > number * steps_per_tier - 0.5 for number in range(1, TIERS))
         by_elo = self._options.window == "elo"
         low, high = (BORDERS[TIERS - tier], math.inf) if by_elo else (1 - tier / TIERS, 1.0)
         return State((tier - 1) / (TIERS - 1), low, high, self._course.negatives, tier)
 
 
 class LearningProgress(Curriculum):
-    """Makes training harder while it makes progress, and easier when it goes backwards (methods §3.6).
+    """Makes training harder while it makes progress, easier when it does not (methods §3.6).
 
     The idea is that of Graves et al., "Automated Curriculum Learning for Neural Networks", 2017;
-    signals and policy are those of the ANMI 2.1 report. After every window of steps (or as ``every``
-    says) the progress is the mean of what is known of the signals
+    signals and policy are those of the ANMI 2.1 report. After every window of steps, or every
+    ``every`` steps, the progress is the mean of what is known of the signals
 
     - the relative decrease of the mean loss from the window before to this one;
     - the stability 1/(1 + CV) of the gradient norm in this window, minus the mean stability at all
@@ -238,7 +237,7 @@ class LearningProgress(Curriculum):
 
     remembers = (
         "difficulty",
-        "seen",
+        "observations",
         "losses",
         "norms",
         "stabilities",
@@ -252,10 +251,10 @@ class LearningProgress(Curriculum):
         usual = 100 if options.as_published else min(max(round(course.steps / 20), 5), 100)
         self._window = options.window_steps or usual
         self._every = options.every or (1 if options.as_published else self._window)
-        known = ("loss", "gradient", "validation")
-        self._kinds = options.signals or (known[:2] if options.as_published else known)
+        signals = ("loss", "gradient", "validation")
+        self._signal_names = options.signals or signals[: 2 if options.as_published else 3]
         self._difficulty = 0.0
-        self._seen = 0
+        self._observations = 0
         # Of the last two windows, and of the last one; None where gradients are not clipped, and so
         # not measured.
         self._losses: list[float] = []
@@ -270,23 +269,21 @@ class LearningProgress(Curriculum):
         """What holds for the next step."""
         return sliding_state(self._options, self._difficulty, self._course.negatives)
 
-    def _look(self, seen: Seen) -> None:
-        if seen.validation is not None:
-            self._validations = [*self._validations, seen.validation][-2 * _VALIDATIONS :]
+    def _look(self, observed: Observation) -> None:
+        if observed.validation is not None:
+            self._validations = [*self._validations, observed.validation][-2 * _VALIDATIONS :]
             self._validated = True
-        self._seen += 1
-        is_due = self._seen % self._every == 0
+        self._observations += 1
+        is_due = self._observations % self._every == 0
         if self._options.as_published and not is_due:
             return
-        self._losses = [*self._losses, seen.loss][-2 * self._window :]
-        self._norms = [*self._norms, seen.grad_norm if math.isfinite(seen.grad_norm) else None][
-            -self._window :
-        ]
+        self._losses = [*self._losses, observed.loss][-2 * self._window :]
+        norm = observed.grad_norm if math.isfinite(observed.grad_norm) else None
+        self._norms = [*self._norms, norm][-self._window :]
         signals = self._signals() if is_due else []
         if signals:
-            self._difficulty = min(
-                max(self._difficulty + _change(statistics.fmean(signals)), 0.0), 1.0
-            )
+            difficulty = self._difficulty + _change(statistics.fmean(signals))
+            self._difficulty = min(max(difficulty, 0.0), 1.0)
 
     def _signals(self) -> list[float]:
         """What a decision goes by."""
@@ -297,9 +294,9 @@ class LearningProgress(Curriculum):
                 "gradient": self._steadiness() if is_full else None,
                 "validation": self._published_gain(),
             }
-            return [progress[kind] or 0.0 for kind in self._kinds]
+            return [progress[kind] or 0.0 for kind in self._signal_names]
         measures = {"loss": self._decrease, "gradient": self._stability, "validation": self._gain}
-        signals = (measures[kind]() for kind in self._kinds)
+        signals = (measures[kind]() for kind in self._signal_names)
         return [signal for signal in signals if signal is not None]
 
     def _decrease(self) -> float | None:
@@ -319,10 +316,9 @@ class LearningProgress(Curriculum):
         if (stability := self._steadiness()) is None:
             return None
         mean_before = self._mean_stability
-        known = self._stabilities
         self._stabilities += 1
         self._mean_stability += (stability - mean_before) / self._stabilities
-        return stability - mean_before if known else None
+        return stability - mean_before if self._stabilities > 1 else None
 
     def _published_gain(self) -> float | None:
         values = self._validations
@@ -376,19 +372,18 @@ class Bandit(Curriculum):
     @property
     def state(self) -> State:
         """What holds for the next step."""
-        return sliding_state(
-            self._options, self._arm / (self._options.arms - 1), self._course.negatives
-        )
+        difficulty = self._arm / (self._options.arms - 1)
+        return sliding_state(self._options, difficulty, self._course.negatives)
 
-    def _look(self, seen: Seen) -> None:
+    def _look(self, observed: Observation) -> None:
         # What was measured before the first step is nobody's.
-        if seen.validation is not None and self._held:
-            reward = min(max(seen.validation, 0.0), 1.0)
+        if observed.validation is not None and self._held:
+            reward = min(max(observed.validation, 0.0), 1.0)
             if self._options.as_published:
                 reward = float(reward > _HALF)
             self._alpha[self._arm] += reward
             self._beta[self._arm] += 1 - reward
-            self._arm = self._draw(seen.step)
+            self._arm = self._draw(observed.step)
         self._held = True
 
     def _draw(self, step: int) -> int:
@@ -418,14 +413,12 @@ def stages(mix: Mix) -> tuple[Mix, Mix, Mix]:
     (0.5, 0.5, 0.0, 0.0)
     """
     random, graph, latent, edit = mix
-    rest = random + graph + edit
     if latent == 0:
         return RANDOM_ONLY, mix, mix
-    return (
-        RANDOM_ONLY,
-        (random / rest, graph / rest, 0.0, edit / rest) if rest > 0 else RANDOM_ONLY,
-        mix,
-    )
+    total = random + graph + edit
+    if total == 0:
+        return RANDOM_ONLY, RANDOM_ONLY, mix
+    return RANDOM_ONLY, (random / total, graph / total, 0.0, edit / total), mix
 
 
 def mixed_state(mix: Mix, stage: int | None = None) -> State:
@@ -438,7 +431,8 @@ class Linear(Curriculum):
 
     Examples
     --------
-    >>> schedule = Linear(parts.LinearOptions(warm_up=2), Course(epoch=10, mix=(0.2, 0.5, 0.3, 0.0)))
+    >>> course = Course(epoch=10, mix=(0.2, 0.5, 0.3, 0.0))
+    >>> schedule = Linear(parts.LinearOptions(warm_up=2), course)
     >>> schedule.observe(10, 1.0, 1.0, None).mix
     (0.6, 0.25, 0.15, 0.0)
     """
@@ -450,11 +444,12 @@ class Linear(Curriculum):
         mix = self._course.mix
         if self._step >= last:
             return mixed_state(mix)
-        way = self._step / last
-        shares = [
-            (1 - way) * start + way * end for start, end in zip(RANDOM_ONLY, mix, strict=True)
-        ]
-        return mixed_state((shares[0], shares[1], shares[2], shares[3]))
+        progress = self._step / last
+        random, graph, latent, edit = (
+            (1 - progress) * start + progress * final
+            for start, final in zip(RANDOM_ONLY, mix, strict=True)
+        )
+        return mixed_state((random, graph, latent, edit))
 
 
 class Step(Curriculum):
@@ -463,9 +458,8 @@ class Step(Curriculum):
     def __init__(self, options: parts.StepOptions, course: Course) -> None:
         super().__init__(options, course)
         self._stages = stages(course.mix)
-        self._ends = [
-            math.ceil(epochs * course.epoch) for epochs in (options.warm_up, options.latent_from)
-        ]
+        epochs = (options.warm_up, options.latent_from)
+        self._ends = [math.ceil(count * course.epoch) for count in epochs]
 
     @property
     def state(self) -> State:
@@ -476,10 +470,10 @@ class Step(Curriculum):
     @property
     def transitions(self) -> list[dict[str, Any]]:
         """Changes of the stage so far."""
-        reached = [(end, at) for at, end in enumerate(self._ends, start=1) if end <= self._step]
         return [
-            {"step": end, "origin": at, "target": at + 1, "why": "as the schedule says"}
-            for end, at in reached
+            {"step": end, "origin": stage, "target": stage + 1, "why": "as the schedule says"}
+            for stage, end in enumerate(self._ends, start=1)
+            if end <= self._step
         ]
 
 
@@ -519,25 +513,28 @@ class Triggered(Curriculum):
         """Changes of the stage so far."""
         return self._transitions
 
-    def _look(self, seen: Seen) -> None:
+    def _look(self, observed: Observation) -> None:
         by_dev = self._options.measure == "validation"
-        change, why = self._by_dev(seen.validation) if by_dev else self._by_share(seen.violations)
-        least = {1: self._course.epoch, 0: math.inf, -1: math.ceil(self._course.epoch / 2)}[change]
-        if seen.step - self._begun >= least:
-            self._move(seen.step, change, why, seen.validation)
+        change, why = (
+            self._by_dev(observed.validation) if by_dev else self._by_share(observed.violations)
+        )
+        epoch = self._course.epoch
+        min_steps = {1: epoch, 0: math.inf, -1: math.ceil(epoch / 2)}[change]
+        if observed.step - self._begun >= min_steps:
+            self._move(observed.step, change, why, observed.validation)
 
     def _by_share(self, violations: float | None) -> tuple[int, str]:
-        given = self._options
+        options = self._options
         if violations is None or not math.isfinite(violations):
             return 0, ""
-        kept = 0.5 ** (1 / _HALF_LIFE)
-        self._sum = kept * self._sum + (1 - kept) * violations
-        self._weight = kept * self._weight + (1 - kept)
+        decay = 0.5 ** (1 / _HALF_LIFE)
+        self._sum = decay * self._sum + (1 - decay) * violations
+        self._weight = decay * self._weight + (1 - decay)
         rate = self._sum / self._weight
-        if rate < given.advance:
-            return 1, f"margin violations {rate:.4f} are below {given.advance:g}"
-        if rate > given.retreat:
-            return -1, f"margin violations {rate:.4f} are above {given.retreat:g}"
+        if rate < options.advance:
+            return 1, f"margin violations {rate:.4f} are below {options.advance:g}"
+        if rate > options.retreat:
+            return -1, f"margin violations {rate:.4f} are above {options.retreat:g}"
         return 0, ""
 
     def _by_dev(self, validation: float | None) -> tuple[int, str]:
@@ -548,10 +545,8 @@ class Triggered(Curriculum):
         if best is None or validation > best + _MIN_GAIN:
             return 0, ""
         if self._place > 0 and validation < best - _MAX_DROP:
-            return (
-                -1,
-                f"the dev metric {validation:.4f} is more than {_MAX_DROP:g} below {best:.4f}",
-            )
+            why = f"the dev metric {validation:.4f} is more than {_MAX_DROP:g} below {best:.4f}"
+            return -1, why
         return 1, f"the dev metric {validation:.4f} is no gain of {_MIN_GAIN:g} over {best:.4f}"
 
     def _move(self, step: int, change: int, why: str, validation: float | None) -> None:
@@ -564,10 +559,7 @@ class Triggered(Curriculum):
         self._begun = step
         self._sum = self._weight = 0.0
         if change < 0:
-            # By violations it may be anything, and is not looked at.
-            self._best = (
-                validation if validation is not None and math.isfinite(validation) else None
-            )
+            self._best = validation
 
 
 KINDS: Final[dict[str, type[Curriculum]]] = {
@@ -609,15 +601,14 @@ def build_curriculum(
             " queries; choose another, or for triggered `measure: violations`"
         )
     course = Course(steps, steps // epochs, seed, negatives, mix or RANDOM_ONLY)
-    end = getattr(
-        options, "latent_from" if course.mix[2] > 0 and options.kind == "step" else "warm_up", 0
-    )
-    if end >= epochs:
+    has_latent = options.kind == "step" and course.mix[2] > 0
+    last_epoch = getattr(options, "latent_from" if has_latent else "warm_up", 0)
+    if last_epoch >= epochs:
         log.warning(
             'The schedule "%s" comes to its final shares after %g epochs and the training has %d:'
             " give it more epochs, or a shorter schedule",
             options.kind,
-            end,
+            last_epoch,
             epochs,
         )
     return KINDS[options.kind](options, course)

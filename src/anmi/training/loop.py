@@ -1,4 +1,4 @@
-"""The library's training loop with our batches in it, what happens beside its steps, and its checkpoints."""
+"""The library's training loop with our batches, a record of its steps, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from anmi.retrieval.encoders import fingerprint
 from anmi.retrieval.kinds import is_static
 from anmi.training.batch import Batcher, NegativeSampler, Row
 from anmi.training.curriculum import Curriculum
-from anmi.training.mixed import DNHSampler
+from anmi.training.mixed import DNHSampler, neighbour_table
 from anmi.training.objective import not_finite
 from anmi.training.options import TrainingOptions
 from anmi.training.sampling import DrawnNegatives
@@ -87,7 +87,8 @@ def digest_tables(tables: Iterable[pd.DataFrame]) -> str:
 
     Examples
     --------
-    >>> digest_tables([pd.DataFrame({"a": [["x"]]})]) == digest_tables([pd.DataFrame({"a": [("x",)]})])
+    >>> tables = [pd.DataFrame({"a": [value]}) for value in (["x"], ("x",))]
+    >>> digest_tables(tables[:1]) == digest_tables(tables[1:])
     True
     """
     state = hashlib.blake2b(digest_size=16)
@@ -106,9 +107,8 @@ def newest_checkpoint(folder: Path) -> Path | None:
     The library writes the state of the trainer last, so that one without it was being written when
     it was stopped.
     """
-    for path in sorted(
-        folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]), reverse=True
-    ):
+    paths = folder.glob("checkpoint-*")
+    for path in sorted(paths, key=lambda path: int(path.name.split("-")[1]), reverse=True):
         try:
             json.loads((path / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -119,14 +119,11 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 DEV_METRIC: Final = "dev_ndcg@10"
 DEV_LOSS: Final = "dev_loss"
-# What a checkpoint of a recorder holds of it as it is.
-_REMEMBERED: Final = ("validation",)
-# Between two lines of the log that say how long it still takes.
-_TOLD_SECONDS = 60.0
+_SECONDS_BETWEEN_MESSAGES = 60.0
 # Between two readings of what steps gave: each waits until the device has made them.
 _STEPS_READ: Final = 32
 # Below which a pass is not halved to fit into memory.
-_LEAST_TOKENS: Final = 32
+_MIN_TOKENS: Final = 32
 
 
 class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
@@ -135,7 +132,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     Parameters
     ----------
     loss
-        Whose ``report``, and whose temperature's, is logged.
+        Its ``report`` is logged, and that of its temperature.
     curriculum
         Told of every step.
     evaluate_dev
@@ -164,7 +161,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         self.curriculum = curriculum
         self._evaluate_dev = evaluate_dev
         self._checkpoint_seconds = 60 * checkpoint_minutes
-        self._checkpoint = time.monotonic()
+        self._last_checkpoint = time.monotonic()
         self._steps: list[dict[str, Any]] = []
         # Measured since the last step, for the curriculum to be told with the next.
         self.validation: float | None = None
@@ -181,14 +178,15 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         # The queries of steps whose numbers are still on the device, and the losses of their rows.
         self._unread: list[tuple[Sequence[str], Tensor]] = []
         self._reads_each_step = type(curriculum) is not Curriculum
-        self._began = self._told = time.monotonic()
-        self._earlier = 0.0
+        self._start = time.monotonic()
+        self._last_message = self._start
+        self._earlier_seconds = 0.0
         self.resumed_from: int | None = None
 
     @property
     def seconds(self) -> float:
-        """Time since it was made, and that of the runs that this one goes on from up to their checkpoints."""
-        return self._earlier + time.monotonic() - self._began
+        """Time since it was made, and of the runs that it goes on from up to their checkpoints."""
+        return self._earlier_seconds + time.monotonic() - self._start
 
     def read(self) -> None:
         """Read what the device has computed of the last steps.
@@ -199,20 +197,20 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             A loss or a gradient is not finite; names queries of the batch.
         """
         steps = self._steps[len(self._steps) - len(self._unread) :]
-        on_device = [
+        cells = [
             (step, name) for step in steps for name, value in step.items() if torch.is_tensor(value)
         ]
-        if on_device:
-            values = torch.stack([step[name].detach().float() for step, name in on_device]).tolist()
-            for (step, name), value in zip(on_device, values, strict=True):
+        if cells:
+            on_device = [step[name].detach().float() for step, name in cells]
+            for (step, name), value in zip(cells, torch.stack(on_device).tolist(), strict=True):
                 step[name] = value
         unread = self._unread
         self._unread = []
         for step, (query_ids, losses) in zip(steps, unread, strict=True):
             if not math.isfinite(step["loss"]):
-                pairs = zip(query_ids, losses.tolist(), strict=True)
-                wrong = [query_id for query_id, value in pairs if not math.isfinite(value)]
-                raise not_finite("training loss", step["loss"], wrong)
+                is_wrong = ~losses.isfinite().cpu().numpy()
+                wrong_ids = np.array(query_ids, object)[is_wrong].tolist()
+                raise not_finite("training loss", step["loss"], wrong_ids)
             # None is that of a step which overflowed in float16 and was left out.
             if step["grad_norm"] is None:
                 step["grad_norm"] = math.nan
@@ -222,29 +220,31 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds as JSON values; tensors are saved beside."""
         self.read()
-        values = {name: getattr(self, name) for name in _REMEMBERED}
-        values |= {
+        values = {
+            "validation": self.validation,
             "steps": pd.DataFrame(self._steps).to_dict("split"),
             "drawn": self.drawn.state_dict(),
-        }
-        values |= {
             "curriculum": self.curriculum.state_dict(),
             "sampler": self.sampler.state_dict()[0],
+            "seconds": self.seconds,
         }
-        return {"args": {}, "attributes": values | {"seconds": self.seconds}}
+        return {"args": {}, "attributes": values}
 
-    def load(self, values: dict[str, Any], drawing: dict[str, torch.Tensor]) -> None:
+    def load(self, values: dict[str, Any], sampler_tensors: dict[str, torch.Tensor]) -> None:
         """Go on from the attributes of :meth:`state` and the tensors of the sampler."""
         names = values["steps"]["columns"]
-        lines = values["steps"]["data"]
-        self._steps = [dict(zip(names, line, strict=True)) for line in lines]
-        for name in _REMEMBERED:
-            setattr(self, name, values[name])
-        self._earlier = values["seconds"]
+        self._steps = [dict(zip(names, line, strict=True)) for line in values["steps"]["data"]]
+        self.validation = values["validation"]
+        self._earlier_seconds = values["seconds"]
         self.drawn.load_state_dict(values["drawn"])
         self.curriculum.load_state_dict(values["curriculum"])
-        self.sampler.load_state_dict(values["sampler"], drawing)
+        self.sampler.load_state_dict(values["sampler"], sampler_tensors)
         self.resumed_from = len(self._steps)
+
+    def neighbours(self) -> pd.DataFrame:
+        """Return what the sampler noted of its latent negatives."""
+        sampler = self.sampler
+        return sampler.neighbours() if isinstance(sampler, DNHSampler) else neighbour_table()
 
     def log(self) -> pd.DataFrame:
         """Return one row a step.
@@ -254,9 +254,9 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         measured, as does ``dev_loss``, and is NaN elsewhere.
         """
         self.read()
-        none = dict.fromkeys(("step", "epoch", "loss", DEV_METRIC), ())
-        table = pd.DataFrame(self._steps or none).astype({"step": np.int64})
-        return table[[name for name in table.columns if name != DEV_METRIC] + [DEV_METRIC]]
+        no_steps = dict.fromkeys(("step", "epoch", "loss", DEV_METRIC), ())
+        table = pd.DataFrame(self._steps or no_steps).astype({"step": np.int64})
+        return table[[*table.columns.drop(DEV_METRIC), DEV_METRIC]]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure what training begins with."""
@@ -278,7 +278,7 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
                 **_report(self._loss),
                 **_report(self.curriculum.state),
                 **self.sampler.report(),
-                **self.objective.seen,
+                **self.objective.measures,
                 **({} if self._dev_loss is None else {DEV_LOSS: np.nan}),
                 DEV_METRIC: np.nan,
             }
@@ -292,10 +292,15 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
             self.read()
         if self._reads_each_step:
             step = self._steps[-1]
-            numbers = (step["loss"], step["grad_norm"], self.validation)
-            self.curriculum.observe(state.global_step, *numbers, step.get("margin_violations"))
+            self.curriculum.observe(
+                state.global_step,
+                step["loss"],
+                step["grad_norm"],
+                self.validation,
+                step.get("margin_violations"),
+            )
         self.validation = None
-        self._tell(state.global_step, state.max_steps)
+        self._log_progress(state.global_step, state.max_steps)
         # At the end of an epoch a checkpoint waits for the dev metric.
         if state.global_step % (state.max_steps // args.num_train_epochs):
             if self._dev_every and state.global_step % self._dev_every == 0:
@@ -316,18 +321,15 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         step = self._steps[-1]
         step[DEV_METRIC] = self.validation = self._measure(model)
 
-    def _tell(self, step: int, steps: int) -> None:
+    def _log_progress(self, step: int, steps: int) -> None:
         """Say once a minute how long it still takes, since a log file has no bar."""
         now = time.monotonic()
-        if now - self._told >= _TOLD_SECONDS and step < steps:
-            self._told = now
-            left = (now - self._began) / (step - (self.resumed_from or 0)) * (steps - step)
-            log.info(
-                "Training: step %s of %s, about %.0f min left",
-                f"{step:,}",
-                f"{steps:,}",
-                max(left / 60, 1),
-            )
+        if now - self._last_message >= _SECONDS_BETWEEN_MESSAGES and step < steps:
+            self._last_message = now
+            seconds_per_step = (now - self._start) / (step - (self.resumed_from or 0))
+            minutes = max(seconds_per_step * (steps - step) / 60, 1)
+            progress = f"{step:,} of {steps:,}"
+            log.info("Training: step %s, about %.0f min left", progress, minutes)
 
     def _measure(self, model: nn.Module) -> float:
         was_training = model.training
@@ -341,10 +343,10 @@ class Recorder(TrainerCallback, ExportableState):  # type: ignore[misc]
         return value
 
     def _ask_for_checkpoint(self, control: Any) -> None:
-        if time.monotonic() - self._checkpoint >= self._checkpoint_seconds:
+        if time.monotonic() - self._last_checkpoint >= self._checkpoint_seconds:
             self.read()
             control.should_save = True
-            self._checkpoint = time.monotonic()
+            self._last_checkpoint = time.monotonic()
 
 
 def _report(part: Any) -> dict[str, float]:
@@ -359,7 +361,7 @@ class Bar(ProgressCallback):  # type: ignore[misc]
 
 
 class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
-    """The library's trainer with our objective, which wants the whole batch, and without its model card.
+    """The library's trainer with our objective, which wants the whole batch, and no model card.
 
     The loader gives row numbers only. Negatives are chosen, and texts tokenised, when the step is
     made: a loader fetches ahead, and would choose by the state of a curriculum before the last step
@@ -394,7 +396,7 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         loss = self.loss(batch | {"step": step})
         self.recorder.loss = loss.detach()
         if isinstance(sampler, DNHSampler):
-            queries, documents = (part.float().cpu().numpy() for part in self.loss.encoded)
+            queries, documents = (vectors.float().cpu().numpy() for vectors in self.loss.encoded)
             sampler.update_index(step + 1, numbers, queries, batch["document_ids"], documents)
         return (loss, {}) if return_outputs else loss
 
@@ -438,13 +440,13 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
         tokens = batcher.tokens_per_pass or 0
         if self.options.recompute is None and not self.loss.recompute:
             self.loss.recompute = True
-            what = "passes are computed again for their gradients"
-        elif self.options.tokens_per_pass is None and tokens > _LEAST_TOKENS:
+            remedy = "passes are computed again for their gradients"
+        elif self.options.tokens_per_pass is None and tokens > _MIN_TOKENS:
             batcher.tokens_per_pass = tokens // 2
-            what = f"passes have {tokens // 2:,} tokens"
+            remedy = f"passes have {tokens // 2:,} tokens"
         else:
             return False
-        log.info("A batch does not fit into the memory of the %s: %s", self.args.device, what)
+        log.info("A batch does not fit into the memory of the %s: %s", self.args.device, remedy)
         return True
 
     def run(self, options: TrainingOptions, checkpoints: Path | None) -> None:
@@ -480,22 +482,26 @@ class Loop(SentenceTransformerTrainer):  # type: ignore[misc]
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        drawing = self.recorder.sampler.state_dict()[1]
-        parts = (self.model.state_dict(), self.loss.loss.state_dict(), drawing)
-        for name, tensors in zip(_PARTS, parts, strict=True):
+        sampler_tensors = self.recorder.sampler.state_dict()[1]
+        states = (self.model.state_dict(), self.loss.loss.state_dict(), sampler_tensors)
+        for name, tensors in zip(_PARTS, states, strict=True):
             # A copy of each, since safetensors refuses tensors that share memory.
             copies = {
-                key: t.detach().to("cpu", copy=True).contiguous() for key, t in tensors.items()
+                key: tensor.detach().to("cpu", copy=True).contiguous()
+                for key, tensor in tensors.items()
             }
             save_file(copies, folder / f"{name}.safetensors")
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
-        encoder, loss, drawing = (load_file(folder / f"{name}.safetensors") for name in _PARTS)
+        encoder, loss, sampler_tensors = (
+            load_file(folder / f"{name}.safetensors") for name in _PARTS
+        )
         self.model.load_state_dict(encoder)
         self.loss.loss.load_state_dict(loss)
         state = json.loads((folder / TRAINER_STATE_NAME).read_text(encoding="utf-8"))
-        self.recorder.load(state["stateful_callbacks"]["Recorder"]["attributes"], drawing)
+        values = state["stateful_callbacks"]["Recorder"]["attributes"]
+        self.recorder.load(values, sampler_tensors)
 
 
 class RowNumbers:
@@ -513,15 +519,15 @@ def training_arguments(
     options: TrainingOptions, encoder: SentenceTransformer, seed: int, folder: Path, steps: int
 ) -> SentenceTransformerTrainingArguments:
     """Return what the library's trainer is told; ``steps`` are those of the whole training."""
-    by_kind = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
-    by_kind = ADAPTER_LEARNING_RATE if options.adapter else by_kind
+    usual_rate = STATIC_LEARNING_RATE if is_static(encoder) else TRANSFORMER_LEARNING_RATE
+    usual_rate = ADAPTER_LEARNING_RATE if options.adapter else usual_rate
     # The recorder asks for checkpoints. The first of the steps of warm-up has a learning rate of 0,
     # so that a training of one step must not consist of it.
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         num_train_epochs=options.epochs,
         per_device_train_batch_size=options.batch_size,
-        learning_rate=options.learning_rate or by_kind,
+        learning_rate=options.learning_rate or usual_rate,
         warmup_steps=min(options.warmup, max(steps - 1, 0)),
         lr_scheduler_type="linear" if options.schedule == "linear" else "constant_with_warmup",
         seed=seed,
@@ -562,29 +568,27 @@ def build_optimizer(
         {"params": [p for p in trainable if p.ndim > 1], "weight_decay": options.weight_decay},
         {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": decay_of_others},
     ]
-    told: set[int] = set()
-    own = {
-        "temperature": options.temperature,
-        "predictor": options.hardness,
-        "drawing": options.draw,
-    }
-    for part, of in (
-        *((getattr(loss, name, nn.Module()), of) for name, of in own.items()),
+    grouped_ids: set[int] = set()
+    modules = [
+        (getattr(loss, "temperature", None), options.temperature),
+        (getattr(loss, "predictor", None), options.hardness),
+        (getattr(loss, "drawing", None), options.draw),
         (loss, options.loss),
-    ):
-        parameters = [p for p in part.parameters() if id(p) not in told]
-        told |= {id(p) for p in parameters}
-        rate = learning_rate if options.single_rate else getattr(of, "learning_rate", learning_rate)
+    ]
+    for module, module_options in modules:
+        parameters = [p for p in (module or nn.Module()).parameters() if id(p) not in grouped_ids]
+        grouped_ids |= {id(p) for p in parameters}
+        rate = getattr(module_options, "learning_rate", learning_rate)
+        rate = learning_rate if options.single_rate else rate
         groups.append({"params": parameters, "weight_decay": decay_of_others, "lr": rate})
     groups = [group for group in groups if group["params"]]
     if options.optimizer == "adamw_8bit":
-        name = "training.options.optimizer=adamw_8bit"
+        setting = "training.options.optimizer=adamw_8bit"
         if encoder.device.type != "cuda":
-            raise AnmiError(f"{name} needs a CUDA card, and none is used here: take adamw")
-        eight_bit: torch.optim.Optimizer = installed(
-            "bitsandbytes", name, "eight-bit", "take adamw"
-        ).optim.AdamW8bit(groups, lr=learning_rate)
-        return eight_bit
+            raise AnmiError(f"{setting} needs a CUDA card, and none is used here: take adamw")
+        bitsandbytes = installed("bitsandbytes", setting, "eight-bit", "take adamw")
+        optimizer: torch.optim.Optimizer = bitsandbytes.optim.AdamW8bit(groups, lr=learning_rate)
+        return optimizer
     # Fused is one pass over the memory instead of ten; for a table of token vectors they are a
     # third of the step.
     return torch.optim.AdamW(groups, lr=learning_rate, fused=True)
@@ -605,13 +609,10 @@ def out_of_memory(
             advice.append("set training.options.checkpoint_layers=true")
         advice.append(f"lower tokens_per_pass (now {options.tokens_per_pass or 'chosen'})")
         advice.append(f"lower max_length (now {options.max_length or 'the limit of the encoder'})")
-    advice.append(
-        f"lower negatives (now {'all mined' if options.negatives is None else options.negatives})"
-    )
-    advice.append(f"lower batch_size (now {options.batch_size})")
-    queries, documents = (
-        len(batch[part]["place"]) if batch else 0 for part in ("queries", "documents")
-    )
+    negatives = "all mined" if options.negatives is None else options.negatives
+    advice += [f"lower negatives (now {negatives})", f"lower batch_size (now {options.batch_size})"]
+    queries = len(batch["queries"]["place"]) if batch else 0
+    documents = len(batch["documents"]["place"]) if batch else 0
     return AnmiError(
         f"The memory of the {device} does not suffice for a batch of {queries:,} queries and"
         f" {documents:,} documents: {', or '.join(advice)}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,27 +14,18 @@ from anmi.errors import AnmiError
 from anmi.training.losses.common import Facts
 from anmi.training.options import SparsityOptions
 
-# Added to an idf by which weights are divided.
-_LEAST: Final = 1e-8
 
-
-def not_finite(what: str, value: float, query_ids: Sequence[str]) -> AnmiError:
-    """Return the error for ``what`` having become ``value`` in the batch of some queries.
-
-    Examples
-    --------
-    >>> print(not_finite("training loss", float("nan"), ["q1", "q2"]))
-    The training loss became nan in the batch with the queries q1, q2; lower the learning rate, or look at these rows.
-    """
-    named = ", ".join(query_ids[:8]) + (" and others" if len(query_ids) > 8 else "")
+def not_finite(quantity: str, value: float, query_ids: Sequence[str]) -> AnmiError:
+    """Return the error for a ``quantity`` that became ``value`` in the batch of some queries."""
+    listed = ", ".join(query_ids[:8]) + (" and others" if len(query_ids) > 8 else "")
     return AnmiError(
-        f"The {what} became {value} in the batch with the queries {named}; lower the learning rate,"
-        " or look at these rows."
+        f"The {quantity} became {value} in the batch with the queries {listed}; lower the learning"
+        " rate, or look at these rows."
     )
 
 
 class ContrastiveObjective(nn.Module):
-    """Encodes a batch of :class:`anmi.training.batch.Batcher` and applies a loss to its similarities.
+    """Encodes a batch of :class:`anmi.training.batch.Batcher` and applies a loss to it.
 
     Parameters
     ----------
@@ -58,7 +49,7 @@ class ContrastiveObjective(nn.Module):
     margin
         Count the rows' own negatives that are less than so much less similar than the positive;
         None does not count.
-    most
+    filter_margin
         Leave out documents of other rows that score above a row's positive by more than this: by
         the batch's ``guide`` where there is one, else by the similarities themselves; None leaves
         out none.
@@ -79,7 +70,7 @@ class ContrastiveObjective(nn.Module):
         *,
         recompute: bool = False,
         margin: float | None = None,
-        most: float | None = None,
+        filter_margin: float | None = None,
         sparsity: SparsityOptions | None = None,
         by_dot: bool = False,
         adversary: float = 0.0,
@@ -92,16 +83,15 @@ class ContrastiveObjective(nn.Module):
         self.autocast = autocast
         self.recompute = recompute
         self.margin = margin
-        self.most = most
+        self.filter_margin = filter_margin
         self.sparsity = sparsity
         self.adversary = adversary
         self.as_encoded = by_dot or sparsity is not None
-        self.idf = query_weights(model) if sparsity is not None and sparsity.by_idf else None
-        # Of the last batch: embeddings of queries and documents, the weighted losses of rows, the
-        # share of negatives within the margin where it is counted, and of cosines σ_s/√N.
+        # Of the last batch: embeddings of queries and documents, the weighted losses of rows, and
+        # the shares of negatives that are left out or within the margin.
         self.encoded: tuple[Tensor, Tensor] | None = None
         self.losses = torch.zeros(0)
-        self.seen: dict[str, Tensor] = {}
+        self.measures: dict[str, Tensor] = {}
 
     def forward(self, batch: dict[str, Any]) -> Tensor:
         """Return the weighted sum of the rows' losses divided by their number.
@@ -112,28 +102,16 @@ class ContrastiveObjective(nn.Module):
         queries, documents = self._encode_both(batch["queries"], batch["documents"])
         self.encoded = queries.detach(), documents.detach()
         similarity = self._similarity(queries, documents)
-        own = batch["positive"][:, None]
-        weights = batch["weights"]
-        if self.most is not None:
-            scores = similarity.detach() if batch.get("guide") is None else batch["guide"]
-            weights = filtered(weights, scores, own, batch["negatives"], self.most)
-            before = (batch["weights"] > 0).sum().clamp(min=1)
-            self.seen["left_out"] = 1 - (weights > 0).sum() / before
-        if self.margin is not None:
-            self.seen["margin_violations"] = violations(
-                similarity.detach(), own, batch["negatives"], self.margin
-            )
-        if self.sparsity is None:
-            self.seen["temperature_rule"] = temperature_rule(similarity.detach(), weights)
-        said = {name: values.gather(1, own)[:, 0] for name, values in batch["judged"].items()}
-        told = {name: batch.get(name) for name in ("hardness", "about")}
+        own_columns = batch["positive"][:, None]
+        weights = self._weights(batch, similarity, own_columns)
         facts = Facts(
             queries,
             documents,
             batch["positive"],
-            positive_judged=said,
-            judged=batch["judged"],
-            **told,
+            batch.get("hardness"),
+            {name: judged.gather(1, own_columns)[:, 0] for name, judged in batch["judged"].items()},
+            batch["judged"],
+            batch.get("about"),
         )
         log_weights = weights.log()
         if self.dimensions is None:
@@ -142,19 +120,34 @@ class ContrastiveObjective(nn.Module):
             losses = torch.zeros_like(batch["query_weight"])
             # The longest last, of which the loss reports.
             for size in reversed(self.dimensions):
-                cut = self._compared(queries[:, :size]), self._compared(documents[:, :size])
-                near = self._similarity(*cut)
-                losses = losses + self._losses(batch, *cut, near, log_weights, facts)
-        result: Tensor = (losses * batch["query_weight"]).mean()
+                prefixes = self._compared(queries[:, :size]), self._compared(documents[:, :size])
+                near = self._similarity(*prefixes)
+                losses = losses + self._losses(batch, *prefixes, near, log_weights, facts)
+        weighted = losses * batch["query_weight"]
+        result: Tensor = weighted.mean()
         if self.sparsity is not None:
-            places = (
-                torch.cat([own, batch["negatives"]], dim=1) if self.sparsity.each_place else None
-            )
-            result = result + penalty(
-                documents, self.sparsity, batch.get("step", 0), places=places, idf=self.idf
-            )
-        self.losses = losses.detach() * batch["query_weight"]
+            places = None
+            if self.sparsity.each_place:
+                places = torch.cat([own_columns, batch["negatives"]], dim=1)
+            step = batch.get("step", 0)
+            result = result + penalty(documents, self.sparsity, step, places=places)
+        self.losses = weighted.detach()
         return result
+
+    def _weights(self, batch: dict[str, Any], similarity: Tensor, own_columns: Tensor) -> Tensor:
+        """Return the weights of the batch without what the filter leaves out."""
+        weights: Tensor = batch["weights"]
+        negatives = batch["negatives"]
+        similarity = similarity.detach()
+        if self.filter_margin is not None:
+            scores = similarity if batch.get("guide") is None else batch["guide"]
+            present = (weights > 0).sum().clamp(min=1)
+            weights = filtered(weights, scores, own_columns, negatives, self.filter_margin)
+            self.measures["left_out"] = 1 - (weights > 0).sum() / present
+        if self.margin is not None:
+            within = violations(similarity, own_columns, negatives, self.margin)
+            self.measures["margin_violations"] = within
+        return weights
 
     def _losses(
         self,
@@ -165,18 +158,18 @@ class ContrastiveObjective(nn.Module):
         log_weights: Tensor,
         facts: Facts,
     ) -> Tensor:
-        column = batch["positive"][:, None]
-        mine = similarity.gather(1, column)[:, 0]
+        own_columns = batch["positive"][:, None]
+        positive = similarity.gather(1, own_columns)[:, 0]
         if self.adversary and torch.is_grad_enabled():
 
             def harm(against: Tensor) -> Tensor:
-                losses: Tensor = self.loss(mine.detach(), against, log_weights, facts)
+                losses: Tensor = self.loss(positive.detach(), against, log_weights, facts)
                 return (losses * batch["query_weight"]).sum()
 
             moved = attacked(queries.detach(), documents, harm, self.adversary)
             # The own positive stands among the columns, too, and is left where it is.
-            similarity = (queries @ moved.T).scatter(1, column, mine[:, None])
-        losses: Tensor = self.loss(mine, similarity, log_weights, facts)
+            similarity = (queries @ moved.T).scatter(1, own_columns, positive[:, None])
+        losses: Tensor = self.loss(positive, similarity, log_weights, facts)
         return losses
 
     def _compared(self, vectors: Tensor) -> Tensor:
@@ -190,28 +183,29 @@ class ContrastiveObjective(nn.Module):
         return queries[:, held] @ documents[:, held].T
 
     def _encode_both(self, queries: dict[str, Any], documents: dict[str, Any]) -> Sequence[Tensor]:
-        first = queries["groups"][0]
-        second = documents["groups"][0]
-        if {*first, *second} != {"input_ids", "offsets"}:
+        query_group = queries["groups"][0]
+        document_group = documents["groups"][0]
+        if {*query_group, *document_group} != {"input_ids", "offsets"}:
             return self._encode(queries), self._encode(documents)
         # Of a table in one call, since each makes a gradient that is as large as the table.
-        offsets = torch.cat([first["offsets"], second["offsets"] + len(first["input_ids"])])
+        token_count = len(query_group["input_ids"])
+        query_count = len(queries["place"])
         group = {
-            "input_ids": torch.cat([first["input_ids"], second["input_ids"]]),
-            "offsets": offsets,
+            "input_ids": torch.cat([query_group["input_ids"], document_group["input_ids"]]),
+            "offsets": torch.cat([query_group["offsets"], document_group["offsets"] + token_count]),
         }
-        place = torch.cat([queries["place"], documents["place"] + len(queries["place"])])
-        return self._encode({"groups": [group], "place": place}).tensor_split(
-            [len(queries["place"])]
-        )
+        place = torch.cat([queries["place"], documents["place"] + query_count])
+        return self._encode({"groups": [group], "place": place}).tensor_split([query_count])
 
     def _encode(self, texts: dict[str, Any]) -> Tensor:
         groups = texts["groups"]
         if self.recompute and len(groups) > 1 and torch.is_grad_enabled():
-            parts = [checkpoint(self._encode_group, group, use_reentrant=False) for group in groups]
+            passes = [
+                checkpoint(self._encode_group, group, use_reentrant=False) for group in groups
+            ]
         else:
-            parts = [self._encode_group(group) for group in groups]
-        return self._compared(torch.cat(parts)[texts["place"]])
+            passes = [self._encode_group(group) for group in groups]
+        return self._compared(torch.cat(passes)[texts["place"]])
 
     def _encode_group(self, group: dict[str, Any]) -> Tensor:
         # A copy, since encoders write their results into the features they are given.
@@ -223,9 +217,9 @@ class ContrastiveObjective(nn.Module):
 
 
 def filtered(
-    weights: Tensor, scores: Tensor, own: Tensor, negatives: Tensor, most: float
+    weights: Tensor, scores: Tensor, own_columns: Tensor, negatives: Tensor, margin: float
 ) -> Tensor:
-    """Return the weights with 0 for documents of other rows that score above a row's positive by more than ``most``.
+    """Return the weights with 0 for documents of other rows that score above a row's positive.
 
     A row's own mined negatives stay, since the recipe judged them.
 
@@ -233,10 +227,10 @@ def filtered(
     ----------
     weights, scores
         Of every document for every row, [B, U].
-    own, negatives
+    own_columns, negatives
         Columns of the positive, [B, 1], and of mined negatives, [B, n], padded with -1.
-    most
-        Margin that is allowed, in the unit of the scores.
+    margin
+        By how much they may score above it, in the unit of the scores.
 
     Examples
     --------
@@ -246,13 +240,14 @@ def filtered(
     """
     mined = torch.zeros(len(weights), weights.shape[1] + 1, dtype=torch.bool, device=weights.device)
     mined.scatter_(1, negatives.where(negatives >= 0, weights.shape[1]), value=True)
-    return weights.masked_fill((scores > scores.gather(1, own) + most) & ~mined[:, :-1], 0.0)
+    is_above = scores > scores.gather(1, own_columns) + margin
+    return weights.masked_fill(is_above & ~mined[:, :-1], 0.0)
 
 
 def attacked(
     queries: Tensor, documents: Tensor, harm: Callable[[Tensor], Tensor], length: float
 ) -> Tensor:
-    """Move documents up the gradient that a loss has by them as negatives, and back onto the unit sphere.
+    """Move documents up the loss's gradient by them as negatives, and back onto the unit sphere.
 
     d′ = (d + ε·g/‖g‖)/‖d + ε·g/‖g‖‖ with g = ∂L/∂d, the fast gradient method with the norm L2. The
     step itself has no gradient. A document that is nobody's negative has g = 0 and stays.
@@ -284,34 +279,7 @@ def attacked(
     return functional.normalize(documents + step, dim=1)
 
 
-def temperature_rule(similarity: Tensor, weights: Tensor) -> Tensor:
-    """Return σ_s/√N, to which the best temperature is said to be in proportion (ANMI 2.1 report; methods §3.7).
-
-    σ_s is the deviation of the similarities of all negatives of a batch, N their mean number a row.
-    Nothing goes by it; beside the temperature that is learned it shows in a log whether the two
-    move together. NaN without negatives.
-
-    Parameters
-    ----------
-    similarity
-        [B, U].
-    weights
-        As negatives, [B, U]; 0 where a document is none of the row.
-
-    Examples
-    --------
-    >>> near = torch.tensor([[0.9, 0.2, 0.4], [0.1, 0.8, 0.6]])
-    >>> round(float(temperature_rule(near, torch.tensor([[0.0, 1.0, 1.0], [0.5, 0.0, 1.0]]))), 4)
-    0.1358
-    """
-    is_negative = weights > 0
-    count = is_negative.sum()
-    mean = (similarity * is_negative).sum() / count
-    variance = ((similarity - mean) ** 2 * is_negative).sum() / count
-    return torch.sqrt(variance * len(similarity) / count)
-
-
-def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: float) -> Tensor:
+def violations(similarity: Tensor, own_columns: Tensor, negatives: Tensor, margin: float) -> Tensor:
     """Return the share of the rows' own negatives with s⁻ > s⁺ - margin; NaN where there is none.
 
     Similarities are [B, U]; the positive's column is int64 [B, 1], the negatives' [B, n], padded
@@ -323,9 +291,10 @@ def violations(similarity: Tensor, positive: Tensor, negatives: Tensor, margin: 
     >>> float(violations(near, torch.tensor([[0]]), torch.tensor([[1, 2, -1]]), 0.1))
     0.5
     """
-    there = negatives >= 0
-    within = similarity.gather(1, negatives.clamp(min=0)) > similarity.gather(1, positive) - margin
-    return (within & there).sum() / there.sum()
+    is_negative = negatives >= 0
+    threshold = similarity.gather(1, own_columns) - margin
+    is_within = similarity.gather(1, negatives.clamp(min=0)) > threshold
+    return (is_within & is_negative).sum() / is_negative.sum()
 
 
 def penalty(
@@ -334,9 +303,8 @@ def penalty(
     step: int,
     *,
     places: Tensor | None = None,
-    idf: Tensor | None = None,
 ) -> Tensor:
-    """Return λ min(1, step / T)² Σ_t (mean over documents of |d_t|)², the expected cost of a search.
+    """Return λ min(1, step / T)² Σ_t (mean of |d_t|)², the expected cost of a search.
 
     Parameters
     ----------
@@ -349,9 +317,6 @@ def penalty(
     places
         Which documents stand at each place of the B rows, positives first: int64 [B, 1 + n], -1 for
         none. The sums are then one per place, added up. None is one sum over all documents.
-    idf
-        Of every term, [V]: weights are divided by it. A term of idf 0 costs nothing, since no query
-        holds it.
 
     Examples
     --------
@@ -365,17 +330,9 @@ def penalty(
     from sentence_transformers.sparse_encoder.losses import FlopsLoss
 
     flops = FlopsLoss(None, threshold=None).compute_loss_from_embeddings
-    if idf is not None:
-        documents = documents * torch.where(idf > 0, 1 / (idf + _LEAST), 0.0)
     if places is None:
         cost = flops(documents)
     else:
-        there = [place[place >= 0] for place in places.T]
-        cost = torch.stack([flops(documents[place]) for place in there if len(place)]).sum()
+        numbers = [place[place >= 0] for place in places.T]
+        cost = torch.stack([flops(documents[place]) for place in numbers if len(place)]).sum()
     return options.weight * min(1.0, step / options.steps) ** 2 * cost
-
-
-def query_weights(model: Any) -> Tensor:
-    """Return what terms weigh in queries of an inference-free model, [V]: before training, their idf."""
-    weight: Tensor = model[0].sub_modules["query"][0].weight
-    return weight.detach().clone()

@@ -1,4 +1,4 @@
-"""What can be chosen about a training run; light to import, so that pipelines can check parameters early."""
+"""What can be chosen about a training; light to import, so that pipelines check it early."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PseudoQueryOptions(Params):
 
 
 class SparsityOptions(Params):
-    """How much the terms of documents cost (FLOPS, Paria et al. 2020), and whether those of queries are learned."""
+    """How much the terms of documents cost (FLOPS, Paria et al. 2020)."""
 
     weight: float = Field(
         1e-4,
@@ -64,9 +64,6 @@ class SparsityOptions(Params):
     )
     each_place: bool = Field(
         False, description="Sum the penalties of positives, first negatives, …, as in the paper."
-    )
-    by_idf: bool = Field(
-        False, description="Divide weights by their term's idf, an earlier reading of the paper."
     )
     learned_queries: bool = Field(
         True, description="Learn the weights of terms in queries; else they stay the idf."
@@ -283,7 +280,7 @@ class TrainingOptions(Params):
     @model_validator(mode="before")
     @classmethod
     def _without_temperature(cls, value: Any) -> Any:
-        """Inner products of terms have no temperature; that of cosines would make every difference a certainty."""
+        """Inner products of terms have no temperature; that of cosines would decide every pair."""
         if isinstance(value, dict) and value.get("retriever") == "sparse":
             return {"temperature": {"fixed": {"value": 1.0}}, **value}
         return value
@@ -334,6 +331,7 @@ class TrainingOptions(Params):
                     " it out"
                 )
         if self.companion is not None:
+            # Raises where its options do not go together.
             _ = self.of_companion
         return self
 
@@ -357,14 +355,14 @@ class TrainingOptions(Params):
 
     def _go_with_pseudo_queries(self) -> None:
         """Refuse what needs negatives or judgments that pseudo-queries do not have."""
-        wanted = {
+        is_needed = {
             "loss": self.loss.reads or self.loss.kind in ("triplet", "entity"),
             "draw": self.draw.reads,
             "curriculum": self.curriculum.kind != "none",
             "hardness": self.hardness.kind != "none",
             "sources": self.sources.kind != "mined",
         }
-        for name in (name for name, needed in wanted.items() if needed):
+        for name in (name for name, needed in is_needed.items() if needed):
             raise ValueError(
                 f"pseudo-queries have neither mined negatives nor judgments, which {name}"
                 f" {getattr(self, name).kind} needs; choose another {name}, or give pseudo_queries:"
@@ -381,12 +379,12 @@ class TrainingOptions(Params):
         """The options of the companion: those given here, but for what it has of its own."""
         # Cosines and inner products of terms need temperatures of their own.
         separate = {"companion", "temperature", *_OF_DENSE}
-        given = self.model_dump(exclude_unset=True, exclude=separate)
-        return TrainingOptions(**given | (self.companion or {}))
+        shared = self.model_dump(exclude_unset=True, exclude=separate)
+        return TrainingOptions(**shared | (self.companion or {}))
 
     @property
     def draws(self) -> bool:
-        """Whether the negatives of a row are not the same in every step: which they were shows only afterwards."""
+        """Whether the negatives of a row are not the same in every step."""
         varied = isinstance(self.hardness, parts.HansOptions) and self.hardness.negatives.on
         by_window = isinstance(self.curriculum, parts.WindowOptions)
         return self.sources.kind != "mined" or by_window or self.draw.kind != "first" or varied
@@ -400,5 +398,5 @@ class TrainingOptions(Params):
     @property
     def reads(self) -> set[str]:
         """Judgments that the mined rows must hold."""
-        own = {*self.loss.reads, *self.curriculum.reads, *self.draw.reads}
-        return own if self.companion is None else own | self.of_companion.reads
+        columns = {*self.loss.reads, *self.curriculum.reads, *self.draw.reads}
+        return columns if self.companion is None else columns | self.of_companion.reads

@@ -1,4 +1,4 @@
-"""Parts of a training that come in several kinds: losses, temperatures, sources, draws, curricula, hardness.
+"""Parts of a training that come in several kinds: losses, temperatures, sources, draws and more.
 
 They are written as in recipes: a name, or one name with its parameters, ``debiased`` or
 ``{debiased: {tau_plus: 0.1}}``. What is the same in every recipe and benchmark is a constant of its
@@ -33,12 +33,11 @@ class PartOptions(Params):
 
 
 def read_kind(value: Any, union: Any) -> Any:
-    """Return a name, or one name with its parameters, as the fields of one of the kinds of a union."""
+    """Return a name, or one name with its parameters, as the fields of a kind of a union."""
     if isinstance(value, PartOptions) or (isinstance(value, Mapping) and "kind" in value):
         return value
-    name, parameters = named(
-        value, {kind.model_fields["kind"].default: kind for kind in get_args(union)}
-    )
+    kinds = {kind.model_fields["kind"].default: kind for kind in get_args(union)}
+    name, parameters = named(value, kinds)
     return {"kind": name, **parameters}
 
 
@@ -150,7 +149,7 @@ class DistillationOptions(PartOptions):
 
 
 class EntityOptions(PartOptions):
-    """Weighted InfoNCE and, through a linear head, which entity (URI) a query is about; needs mixed sources."""
+    """Weighted InfoNCE and, through a linear head, a query's entity (URI); needs mixed sources."""
 
     kind: Literal["entity"] = "entity"
     learning_rate: ClassVar[float] = 1e-2
@@ -236,7 +235,7 @@ class MinedSources(PartOptions):
 
 
 class MixedSources(PartOptions):
-    """Drawn anew in every step from four sources (methods §5); needs a collection that states facts.
+    """Drawn in every step from four sources (methods §5); needs a collection that states facts.
 
     The shares are those at the end of a schedule, or of the whole training where there is none. A
     source that has nothing for a row is replaced: latent and edit by graph, graph by random.
@@ -263,8 +262,8 @@ class MixedSources(PartOptions):
         2048,
         ge=1,
         description=(
-            "Documents encoded last that latent negatives are among. Above 50,000 their index is made"
-            " beside the training (HNSW), to be used from the next refresh on."
+            "Documents encoded last that latent negatives are among. Above 50,000 their index is"
+            " made beside the training (HNSW), to be used from the next refresh on."
         ),
     )
     boost: float = Field(
@@ -306,7 +305,7 @@ class FirstDraw(PartOptions):
 
 
 class SimAnsDraw(PartOptions):
-    """By SimANS, others in every step, with its a and b learned through a Gumbel-softmax (AdaptiveSimANS).
+    """By SimANS in every step, its a and b learned through a Gumbel-softmax (AdaptiveSimANS).
 
     They are learned by the loss that trains the encoder, as the report has it. That loss falls
     where negatives become easier, so look at a and b in the log.
@@ -337,7 +336,7 @@ class NoFilter(PartOptions):
 
 
 class ScoreFilter(PartOptions):
-    """Leaves out documents of other rows that are more similar to the query than its positive (Qwen3-Embedding)."""
+    """Leaves out documents of other rows more similar than the positive (Qwen3-Embedding)."""
 
     kind: Literal["score"] = "score"
     margin: float = Field(
@@ -346,7 +345,7 @@ class ScoreFilter(PartOptions):
 
 
 class GuideFilter(PartOptions):
-    """Leaves out those that a frozen guide scores above the positive (GISTEmbed, arXiv 2402.16829)."""
+    """Leaves out those that a frozen guide scores above the positive (arXiv 2402.16829)."""
 
     kind: Literal["guide"] = "guide"
     by: Literal["start", "bm25", "corpus"] = Field(
@@ -370,7 +369,7 @@ class NoCurriculum(PartOptions):
 
 
 class WindowOptions(PartOptions):
-    """What all curricula with a window share: which negatives of its pool a row is shown at a difficulty."""
+    """Base of the curricula that show a row a window of its pool."""
 
     window: Literal["elo", "rank"] = Field(
         "elo", description="In gaps of Elo, or in places of a pool, hardest first."
@@ -383,13 +382,13 @@ class WindowOptions(PartOptions):
 
 
 class TiersOptions(WindowOptions):
-    """Four tiers of a quarter of the steps each: first easy negatives only, then harder ones besides (ANMI 2.0)."""
+    """Four tiers of a quarter of the steps: easy negatives, then harder ones besides (ANMI 2.0)."""
 
     kind: Literal["tiers"] = "tiers"
 
 
 class LearningProgressOptions(WindowOptions):
-    """Harder while the model learns or has stopped to, easier when it gets worse (after Graves et al. 2017)."""
+    """Harder while the model learns or rests, easier when it gets worse (Graves et al. 2017)."""
 
     kind: Literal["learning_progress"] = "learning_progress"
     window_steps: int | None = Field(
@@ -414,7 +413,7 @@ class LearningProgressOptions(WindowOptions):
 
 
 class BanditOptions(WindowOptions):
-    """Thompson sampling among four difficulties from 0 to 1, rewarded by the dev metric (ANMI 2.1)."""
+    """Thompson sampling among four difficulties, rewarded by the dev metric (ANMI 2.1)."""
 
     kind: Literal["bandit"] = "bandit"
     arms: ClassVar[int] = 4
@@ -424,7 +423,7 @@ class BanditOptions(WindowOptions):
 
 
 class ScheduleOptions(PartOptions):
-    """What the schedules share: from which of the mixed sources negatives come as the training goes on (methods §5).
+    """Base of the schedules of mixed sources (methods §5).
 
     They end with the shares that ``sources: mixed`` names, and there is no schedule without it.
     """
@@ -522,12 +521,8 @@ class Adaptation(Params):
 
     def at(self, hardness: Any) -> Any:
         """Return the value at a hardness in [0, 1]: a number, an array or a tensor."""
-        span = self.high - self.low
-        return (
-            self.low + span * hardness
-            if self.direction == "rising"
-            else self.high - span * hardness
-        )
+        change = (self.high - self.low) * hardness
+        return self.low + change if self.direction == "rising" else self.high - change
 
 
 def _of(low: float, high: float, direction: Literal["rising", "falling"] = "rising") -> Adaptation:
@@ -541,7 +536,7 @@ class NoAdaptation(PartOptions):
 
 
 class HansOptions(PartOptions):
-    """Harder queries get more negatives, a larger weight, a lower temperature and a larger margin (HANS)."""
+    """Harder queries get more negatives, weight and margin, and a lower temperature (HANS)."""
 
     kind: Literal["hans"] = "hans"
     learning_rate: ClassVar[float] = 1e-3
@@ -585,7 +580,7 @@ def goes_by_dev(curriculum: PartOptions) -> bool:
 
 
 def check_sources(curriculum: PartOptions, *, mixed: bool) -> None:
-    """Raise an AnmiError where a curriculum does not go with where negatives come from, mined or ``mixed``."""
+    """Refuse a curriculum that does not go with where negatives come from, mined or ``mixed``."""
     if mixed and isinstance(curriculum, WindowOptions):
         raise AnmiError(
             f'training: curriculum "{curriculum.kind}" chooses among mined negatives, and `sources:'

@@ -39,18 +39,14 @@ from anmi.training.parts import (
 _DANGER: Final = 100.0
 # A share of the negatives of so many queries is known to half a per cent, and memory does not grow
 # with the training.
-MOST_QUERIES: Final = 2_000
+MAX_QUERIES: Final = 2_000
 
 
 class FirstNegatives(NegativeSampler):
     """The best of each row, the same in every step."""
 
     def __init__(self, rows: Sequence[Row], count: int | None) -> None:
-        self._rows = (
-            rows
-            if count is None
-            else [row.pick(range(min(count, len(row.negatives)))) for row in rows]
-        )
+        self._rows = [row.first(count) for row in rows]
 
     def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers."""
@@ -58,7 +54,7 @@ class FirstNegatives(NegativeSampler):
 
 
 class _Pools(NegativeSampler):
-    """What is known of all negatives that were mined for the rows, each row's own in a line of an array.
+    """All negatives that were mined for the rows, those of a row in a line of an array.
 
     Parameters
     ----------
@@ -70,30 +66,36 @@ class _Pools(NegativeSampler):
         Of the training.
     column
         Judgment that the draw goes by; empty for places in the pool, from 0 to 1.
-    keep
+    loss_columns
         Judgments that the loss reads; others are not carried into the batches.
     """
 
     stream: str
 
     def __init__(
-        self, rows: Sequence[Row], count: int | None, seed: int, column: str, keep: Sequence[str]
+        self,
+        rows: Sequence[Row],
+        count: int | None,
+        seed: int,
+        column: str,
+        loss_columns: Sequence[str],
     ) -> None:
         lengths = np.array([len(row.negatives) for row in rows])
         self._places = np.arange(max(int(lengths.max(initial=0)), 1), dtype=np.int32)
-        self._exists = exists = self._places < lengths[:, None]
-        weights = np.zeros(exists.shape)
-        self._values = np.full(exists.shape, np.nan)
-        weights[exists] = [weight for row in rows for weight in row.weights]
-        if column:
-            self._values[exists] = [value for row in rows for value in row.judged[column][1]]
-            self._own = np.array([row.judged[column][0] for row in rows])[:, None]
-        else:
-            places = self._places / np.maximum(lengths[:, None] - 1, 1)
-            self._values[exists] = places[exists]
+        self._exists = self._places < lengths[:, None]
+        weights = np.zeros(self._exists.shape)
+        weights[self._exists] = [weight for row in rows for weight in row.weights]
         self._usable = weights > 0
+        self._values = np.full(self._exists.shape, np.nan)
+        if column:
+            judged = [row.judged[column] for row in rows]
+            self._values[self._exists] = [value for _, values in judged for value in values]
+            self._positive_values = np.array([value for value, _ in judged])[:, None]
+        else:
+            shares = self._places / np.maximum(lengths[:, None] - 1, 1)
+            self._values[self._exists] = shares[self._exists]
         self._rows = [
-            replace(row, judged={name: row.judged[name] for name in keep}) for row in rows
+            replace(row, judged={name: row.judged[name] for name in loss_columns}) for row in rows
         ]
         self._keys = [f"{row.query_id}\x1f{row.positive_id}" for row in rows]
         self._count = count
@@ -104,9 +106,14 @@ class _Pools(NegativeSampler):
         slots = np.broadcast_to(self._places, (len(rows), len(self._places)))
         return seeds.uniform(self._seed, f"training/{self.stream}/{step}", keys, slots)
 
+    def _picked(self, rows: Int64s, places: Int64s, counts: Int64s) -> list[Row]:
+        """Return rows [B] with the first so many of the negatives at places [B, n]."""
+        lines = zip(rows.tolist(), places.tolist(), counts.tolist(), strict=True)
+        return [self._rows[number].pick(line[:count]) for number, line, count in lines]
+
 
 class PoolSampler(_Pools):
-    """Draws the negatives of a step uniformly from those inside the curriculum's window, without replacement.
+    """Draws the negatives of a step uniformly from the curriculum's window, without replacement.
 
     Where the window holds too few, those nearest to it follow, and negatives that nobody rated come
     last. What lies below the danger border, or weighs nothing, is never drawn, nor is it a negative
@@ -115,7 +122,7 @@ class PoolSampler(_Pools):
 
     Parameters
     ----------
-    rows, count, seed, keep
+    rows, count, seed, loss_columns
         As of the pools; with a window in Elo rows were judged in ``elo``.
     curriculum
         Whose state every draw goes by.
@@ -132,67 +139,58 @@ class PoolSampler(_Pools):
         seed: int,
         curriculum: Curriculum,
         options: WindowOptions,
-        keep: Sequence[str] = (),
+        loss_columns: Sequence[str] = (),
     ) -> None:
         by_elo = options.window == "elo"
-        super().__init__(rows, count, seed, "elo" if by_elo else "", keep)
-        self._gap = self._own - self._values if by_elo else self._values
+        super().__init__(rows, count, seed, "elo" if by_elo else "", loss_columns)
+        self._gaps = self._positive_values - self._values if by_elo else self._values
         # A gap nobody knows is not known to be below the border.
-        self._usable &= ~(self._gap < (_DANGER if by_elo else -math.inf))
-        for number, unusable in enumerate(self._exists & ~self._usable):
+        self._usable &= ~(self._gaps < (_DANGER if by_elo else -math.inf))
+        for number, is_unusable in enumerate(self._exists & ~self._usable):
             row = self._rows[number]
-            excluded = row.excluded_ids.union(
-                row.negative_ids[place] for place in np.flatnonzero(unusable)
-            )
-            self._rows[number] = replace(row, excluded_ids=excluded)
+            unusable_ids = [row.negative_ids[place] for place in np.flatnonzero(is_unusable)]
+            self._rows[number] = replace(row, excluded_ids=row.excluded_ids.union(unusable_ids))
         self._curriculum = curriculum
         self._report: dict[str, float] = {}
 
     def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         state = self._curriculum.state
-        gap = self._gap[rows]
-        usable = self._usable[rows]
         assert state is not None
-        outside = np.maximum(np.maximum(state.low - gap, gap - state.high), 0.0)
-        outside[np.isnan(gap)] = np.inf
-        places = np.lexsort(
-            (self._uniform(rows, step), np.where(usable, outside, np.inf), ~usable), axis=1
-        )
-        places = places[:, : self._count if state.negatives is None else state.negatives]
+        gaps = self._gaps[rows]
+        usable = self._usable[rows]
+        distances = np.maximum(np.maximum(state.low - gaps, gaps - state.high), 0.0)
+        distances[np.isnan(gaps)] = np.inf
+        sort_keys = (self._uniform(rows, step), np.where(usable, distances, np.inf), ~usable)
+        count = self._count if state.negatives is None else state.negatives
+        places = np.lexsort(sort_keys, axis=1)[:, :count]
         # What is drawn stands before what is not.
-        taken, inside = (
-            np.take_along_axis(known, places, axis=1) for known in (usable, outside == 0)
-        )
-        drawn = int(taken.sum())
-        share = float((inside & taken).sum()) / drawn if drawn else math.nan
-        self._report = {"negatives": drawn / len(rows), "inside": share}
-        return [
-            self._rows[number].pick(line[:count])
-            for number, line, count in zip(
-                rows.tolist(), places.tolist(), taken.sum(axis=1).tolist(), strict=True
-            )
-        ]
+        is_drawn = np.take_along_axis(usable, places, axis=1)
+        is_inside = np.take_along_axis(distances == 0, places, axis=1)
+        total = int(is_drawn.sum())
+        inside_share = float((is_inside & is_drawn).sum()) / total if total else math.nan
+        self._report = {"negatives": total / len(rows), "inside": inside_share}
+        return self._picked(rows, places, is_drawn.sum(axis=1))
 
     def report(self) -> dict[str, float]:
-        """Return the mean number of negatives a row of the last step, and the share of them inside the window."""
+        """Return the mean number of negatives a row, and the share of them inside the window."""
         return self._report
 
 
 def _check_pool(rows: Sequence[Row], negatives: int | None) -> None:
     """Raise an AnmiError unless there is more to draw from than is drawn."""
-    most = max(len(row.negatives) for row in rows)
-    if negatives is None or most <= negatives:
-        wanted = "all negatives of a row" if negatives is None else f"{negatives} negatives a row"
+    largest = max(len(row.negatives) for row in rows)
+    if negatives is None or largest <= negatives:
+        demand = "all negatives of a row" if negatives is None else f"{negatives} negatives a row"
         raise AnmiError(
-            f"A curriculum chooses among more negatives than a step takes, but {wanted} are asked"
-            f" for and no row has more than {most}; ask for fewer, or give the recipe a larger"
+            f"A curriculum chooses among more negatives than a step takes, but {demand} are asked"
+            f" for and no row has more than {largest}; ask for fewer, or give the recipe a larger"
             " `pool` and run selection again."
         )
 
 
 class SimAnsSampler(_Pools):
-    """Draws the negatives of a step from each row's pool by the present a and b, without replacement.
+    """Draws the negatives of a step by the present a and b of SimANS, without replacement.
 
     The draw is exact: the Gumbel top-k of the pool. How far a softmax in its place would have drawn
     each candidate is left with the loss of the step, which has its gradient. What weighs nothing,
@@ -200,7 +198,7 @@ class SimAnsSampler(_Pools):
 
     Parameters
     ----------
-    rows, count, seed, column, keep
+    rows, count, seed, column, loss_columns
         As of the pools.
     loss
         That of the training, with what is learned of the draw.
@@ -215,46 +213,39 @@ class SimAnsSampler(_Pools):
         seed: int,
         loss: DrawnBySimAns,
         column: str,
-        keep: Sequence[str] = (),
+        loss_columns: Sequence[str] = (),
     ) -> None:
-        super().__init__(rows, count, seed, column, keep)
+        super().__init__(rows, count, seed, column, loss_columns)
         self._usable &= np.isfinite(self._values)
         if loss.drawing.form == "score":
-            self._usable &= np.isfinite(self._own)
-        self._wanted = count
+            self._usable &= np.isfinite(self._positive_values)
+        self._draws = count
         self._loss = loss
 
     def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
         drawing = self._loss.drawing
-        given = (
+        usable_rows = self._usable[rows]
+        arrays = (
             np.nan_to_num(self._values[rows]),
-            self._own[rows],
-            self._usable[rows],
+            self._positive_values[rows],
+            usable_rows,
             self._uniform(rows, step),
         )
-        scores, own, usable, uniform = (
-            torch.from_numpy(each).to(drawing.b.device) for each in given
+        scores, positive, usable, uniform = (
+            torch.from_numpy(array).to(drawing.b.device) for array in arrays
         )
-        keys = drawing.keys(scores, own, usable, uniform)
-        self._loss.relaxed = drawing.relaxed(keys, usable, self._wanted)
-        order = (
-            torch.argsort(keys.detach(), dim=1, descending=True, stable=True)[:, : self._wanted]
-            .cpu()
-            .numpy()
-        )
-        taken = np.take_along_axis(self._usable[rows], order, axis=1).sum(axis=1)
-        places = [line[:count] for line, count in zip(order.tolist(), taken.tolist(), strict=True)]
-        drawn = [
-            self._rows[number].pick(line)
-            for number, line in zip(rows.tolist(), places, strict=True)
-        ]
-        # Where in its pool each stands goes with it as a judgment.
-        slots = [{SLOT: (math.nan, tuple(map(float, line)))} for line in places]
-        return [
-            replace(row, judged={**row.judged, **slot})
-            for row, slot in zip(drawn, slots, strict=True)
-        ]
+        keys = drawing.keys(scores, positive, usable, uniform)
+        self._loss.relaxed = drawing.relaxed(keys, usable, self._draws)
+        order = torch.argsort(keys.detach(), dim=1, descending=True, stable=True)
+        places = order[:, : self._draws].cpu().numpy()
+        counts = np.take_along_axis(usable_rows, places, axis=1).sum(axis=1)
+        drawn = []
+        for line, row in enumerate(self._picked(rows, places, counts)):
+            # Where in its pool each stands goes with it as a judgment.
+            slots = tuple(map(float, places[line, : counts[line]]))
+            drawn.append(replace(row, judged={**row.judged, SLOT: (math.nan, slots)}))
+        return drawn
 
 
 class _Around(NegativeSampler):
@@ -269,11 +260,11 @@ class _Around(NegativeSampler):
 
 
 class InTurn(_Around):
-    """Shows the positives of queries that have more of them than rows, as many in an epoch as there are rows.
+    """Shows in turn the positives of queries that have more of them than rows.
 
-    The positives of a query stand in an order that its own stream draws, and each epoch goes on
-    where the last one ended, so that all have their turn. Rows whose loss reads judgments of the
-    positive keep that which was judged.
+    An epoch shows as many as there are rows. The positives of a query stand in an order that its
+    own stream draws, and each epoch goes on where the last one ended, so that all have their turn.
+    Rows whose loss reads judgments of the positive keep that which was judged.
 
     Parameters
     ----------
@@ -301,22 +292,22 @@ class InTurn(_Around):
         self._steps = steps
         table = positives.sort_values(["query_id", "document_id"])
         self._turns: dict[str, list[tuple[str, str]]] = {}
+        self._places: dict[str, dict[str, int]] = {}
         for query, group in table.groupby("query_id", sort=False):
-            found = list(zip(group.document_id, group.text, strict=True))
-            order = seeds.stream(seed, "training/positives", str(query)).permutation(len(found))
-            self._turns[str(query)] = [found[place] for place in order]
-        labelled = {
-            query: {document for document, _ in found} for query, found in self._turns.items()
-        }
-        self._places: dict[str, dict[str, int]] = {query: {} for query in labelled}
+            query_id = str(query)
+            pairs = list(zip(group.document_id, group.text, strict=True))
+            order = seeds.stream(seed, "training/positives", query_id).permutation(len(pairs))
+            self._turns[query_id] = [pairs[place] for place in order]
+            self._places[query_id] = {}
+        labelled = set(zip(table.query_id, table.document_id, strict=True))
         for row in rows:
             # What was promoted is no label, and has a row of its own.
-            if row.positive_id in labelled.get(row.query_id, ()):
+            if (row.query_id, row.positive_id) in labelled:
                 places = self._places[row.query_id]
                 places.setdefault(row.positive_id, len(places))
 
     def __call__(self, rows: Int64s, step: int) -> list[Row]:
-        """Return the rows of the given numbers with the positives and negatives of this step (from 0)."""
+        """Return the rows of the given numbers as they are in this step (from 0)."""
         return [self._turned(row, step // self._steps) for row in self._inner(rows, step)]
 
     def _turned(self, row: Row, epoch: int) -> Row:
@@ -324,19 +315,19 @@ class InTurn(_Around):
         if row.judged or row.positive_id not in places:
             return row
         turns = self._turns[row.query_id]
-        document, text = turns[(epoch * len(places) + places[row.positive_id]) % len(turns)]
+        turn = epoch * len(places) + places[row.positive_id]
+        document, text = turns[turn % len(turns)]
         return replace(row, positive_id=document, positive=text)
 
 
 def with_hardness(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with the hardness of their queries; every query is looked at once."""
-    texts = list(dict.fromkeys(row.query for row in rows))
-    value = dict(zip(texts, hardness(texts).tolist(), strict=True))
-    return [replace(row, hardness=value[row.query]) for row in rows]
+    """Return the rows with the hardness of their queries."""
+    values = hardness([row.query for row in rows]).tolist()
+    return [replace(row, hardness=value) for row, value in zip(rows, values, strict=True)]
 
 
 def round_at_random(values: Float64s, query_ids: Sequence[str], step: int, seed: int) -> Int64s:
-    """Round up with the probability of the fraction, so that the mean over steps is the value itself.
+    """Round up with the probability of the fraction, so that the mean over steps is the value.
 
     Values [B] give int64 [B]. A query's draw depends on the seed, its id and the step (from 0), on
     nothing else.
@@ -348,12 +339,12 @@ def round_at_random(values: Float64s, query_ids: Sequence[str], step: int, seed:
     """
     slots = np.full((len(query_ids), 1), step, np.int32)
     uniform = seeds.uniform(seed, "training/hardness", query_ids, slots)[:, 0]
-    whole = np.floor(values)
-    return (whole + (uniform < values - whole)).astype(np.int64)
+    floors = np.floor(values)
+    return (floors + (uniform < values - floors)).astype(np.int64)
 
 
 class HardnessSampler(_Around):
-    """Lets a row keep the first of the negatives that another sampler chose, as many as its hardness asks for.
+    """Keeps the first of the negatives that another sampler chose, more for harder queries.
 
     Parameters
     ----------
@@ -373,15 +364,13 @@ class HardnessSampler(_Around):
 
     def __call__(self, rows: Int64s, step: int) -> list[Row]:
         """Return the rows of the given numbers with the negatives of this step (from 0)."""
-        found = self._inner(rows, step)
-        wanted = self._count.at(np.array([row.hardness for row in found]))
-        counts = round_at_random(wanted, [row.query_id for row in found], step, self._seed)
-        kept = [
-            row.pick(range(min(count, len(row.negatives))))
-            for row, count in zip(found, counts.tolist(), strict=True)
-        ]
-        self._mean = sum(len(row.negatives) for row in kept) / len(kept)
-        return kept
+        chosen = self._inner(rows, step)
+        mean_counts = self._count.at(np.array([row.hardness for row in chosen]))
+        query_ids = [row.query_id for row in chosen]
+        counts = round_at_random(mean_counts, query_ids, step, self._seed).tolist()
+        shortened = [row.first(count) for row, count in zip(chosen, counts, strict=True)]
+        self._mean = sum(len(row.negatives) for row in shortened) / len(shortened)
+        return shortened
 
     def report(self) -> dict[str, float]:
         """Return the inner sampler's numbers, and the mean number of negatives of the last step."""
@@ -413,7 +402,7 @@ def build_sampler(
         mixed, and there is nothing to draw from.
     """
     count = options.negatives
-    keep = options.loss.reads
+    loss_columns = options.loss.reads
     if isinstance(options.sources, MixedSources):
         if stock is None or count is None:
             raise AnmiError(
@@ -421,21 +410,21 @@ def build_sampler(
                 " give the training both, as the training stage does."
             )
         return DNHSampler(rows, count, seed, stock, options.sources, curriculum, dimension)
-    made: NegativeSampler
+    sampler: NegativeSampler
     if isinstance(options.curriculum, WindowOptions):
         _check_pool(rows, count)
-        made = PoolSampler(rows, count, seed, curriculum, options.curriculum, keep)
+        sampler = PoolSampler(rows, count, seed, curriculum, options.curriculum, loss_columns)
     elif isinstance(options.draw, SimAnsDraw):
         _check_pool(rows, count)
         assert isinstance(loss, DrawnBySimAns) and count is not None
-        made = SimAnsSampler(rows, count, seed, loss, options.draw.reads[0], keep)
+        sampler = SimAnsSampler(rows, count, seed, loss, options.draw.reads[0], loss_columns)
     else:
-        made = FirstNegatives(rows, count)
+        sampler = FirstNegatives(rows, count)
     if isinstance(options.hardness, HansOptions) and options.hardness.negatives.on:
-        made = HardnessSampler(made, options.hardness.negatives, seed)
-    return (
-        made if positives is None or positives.empty else InTurn(made, rows, positives, seed, epoch)
-    )
+        sampler = HardnessSampler(sampler, options.hardness.negatives, seed)
+    if positives is None or positives.empty:
+        return sampler
+    return InTurn(sampler, rows, positives, seed, epoch)
 
 
 class DrawnNegatives:
@@ -449,21 +438,22 @@ class DrawnNegatives:
     query_ids
         Of the training rows.
     seed
-        Keys which queries are counted where there are more than ``most``.
-    most
+        Keys which queries are counted where there are more than ``max_queries``.
+    max_queries
         Queries counted at most, chosen by a hash of their ids.
 
     Examples
     --------
     >>> drawn = DrawnNegatives(["q"], seed=1)
-    >>> drawn.add([Row("q", "?", "p", "yes", ("a", "b"), ("no", "not"), (1.0, 1.0), 1.0, frozenset("p"))])
+    >>> row = Row("q", "?", "p", "yes", ("a", "b"), ("no", "not"), (1.0, 1.0), 1.0, frozenset("p"))
+    >>> drawn.add([row])
     >>> drawn.table().values.tolist()
     [['q', 'a', 1], ['q', 'b', 1]]
     """
 
-    def __init__(self, query_ids: Iterable[str], seed: int, most: int = MOST_QUERIES) -> None:
+    def __init__(self, query_ids: Iterable[str], seed: int, max_queries: int = MAX_QUERIES) -> None:
         names = np.array(sorted(set(query_ids)), object)
-        self._counted = set(names[choose(names.tolist(), most, seed)])
+        self._counted = set(names[choose(names.tolist(), max_queries, seed)])
         self._counts = Counter[tuple[str, str]]()
 
     def add(self, rows: Sequence[Row]) -> None:
@@ -514,27 +504,21 @@ class PseudoRows:
         document_ids: Sequence[str],
     ) -> None:
         table = table[(table.split == "train") & table.kind.isin(list(kinds))]
-        names = pd.Index(document_ids)
-        order = np.lexsort(
-            (
-                names.get_indexer(pd.Index(table.document_id)),
-                pd.Categorical(table.kind, list(kinds)).codes,
-            )
-        )
+        corpus_ids = pd.Index(document_ids)
+        kind_codes = pd.Categorical(table.kind, list(kinds)).codes
+        numbers = corpus_ids.get_indexer(pd.Index(table.document_id))
+        order = np.lexsort((numbers, kind_codes))
         table = table.iloc[order]
-        key = table.kind.to_numpy(object) + "\x1f" + table.document_id.to_numpy(object)
-        starts = np.flatnonzero(
-            np.concatenate([np.ones(min(len(key), 1), bool), key[1:] != key[:-1]])
-        )
+        starts = np.flatnonzero(~table.duplicated(["kind", "document_id"]))
         self._starts = starts
-        self._views = np.diff(np.append(starts, len(key)))
+        self._views = np.diff(np.append(starts, len(table)))
         columns = ["query_id", "text", "document_id", "positive_text", "weight"]
         self._pairs = list(table[columns].itertuples(index=False, name=None))
-        self._place = names.get_indexer(pd.Index(table.document_id.iloc[starts])).astype(np.int32)
+        self._documents = numbers[order][starts].astype(np.int32)
         self._related = related
         self._names = np.array(document_ids, dtype=object)
-        of_slot = table.kind.to_numpy(object)[starts]
-        self.groups = [np.flatnonzero(of_slot == kind) for kind in kinds]
+        slot_kinds = table.kind.to_numpy(object)[starts]
+        self.groups = [np.flatnonzero(slot_kinds == kind) for kind in kinds]
 
     def __len__(self) -> int:
         """Return the number of slots."""
@@ -542,17 +526,25 @@ class PseudoRows:
 
     def rows(self, slots: Int64s, epoch: int) -> list[Row]:
         """Return the rows of the given slots in an epoch (from 0)."""
-        pairs = [self._pairs[place] for place in self._starts[slots] + epoch % self._views[slots]]
-        found = self._related.excluded(self._place[slots][:, None])
-        excluded = [frozenset(self._names[line[line != PADDING]].tolist()) for line in found]
-        return [
-            Row(
-                query, text, document, positive, (), (), (), weight, frozenset((document,)), related
+        views = self._starts[slots] + epoch % self._views[slots]
+        related = self._related.excluded(self._documents[slots][:, None])
+        rows = []
+        for view, numbers in zip(views, related, strict=True):
+            query_id, text, document_id, positive, weight = self._pairs[view]
+            row = Row(
+                query_id,
+                text,
+                document_id,
+                positive,
+                (),
+                (),
+                (),
+                weight,
+                frozenset((document_id,)),
+                frozenset(self._names[numbers[numbers != PADDING]]),
             )
-            for (query, text, document, positive, weight), related in zip(
-                pairs, excluded, strict=True
-            )
-        ]
+            rows.append(row)
+        return rows
 
 
 class WithPseudoQueries(NegativeSampler):
@@ -580,12 +572,12 @@ class WithPseudoQueries(NegativeSampler):
         self._share = 0.0
 
     def __call__(self, rows: Int64s, step: int) -> list[Row]:
-        """Return the rows of the given numbers with the negatives and views of this step (from 0)."""
-        own = rows[rows < self._count]
-        others = rows[rows >= self._count] - self._count
-        self._share = len(others) / len(rows)
-        drawn = self._labelled(own, step) if len(own) else []
-        return [*drawn, *(self._pseudo.rows(others, step // self._steps) if len(others) else [])]
+        """Return the rows of the given numbers as they are in this step (from 0)."""
+        labelled = rows[rows < self._count]
+        slots = rows[rows >= self._count] - self._count
+        self._share = len(slots) / len(rows)
+        drawn = self._labelled(labelled, step) if len(labelled) else []
+        return [*drawn, *(self._pseudo.rows(slots, step // self._steps) if len(slots) else [])]
 
     def report(self) -> dict[str, float]:
         """Return the share of pseudo-queries in the last batch."""
@@ -623,14 +615,14 @@ class WithCandidates(_Around):
     def _with_candidates(self, row: Row) -> Row:
         scores = self._scores.get((row.query_id, row.positive_id), {})
         unmined = [name for name in scores if name not in {row.positive_id, *row.negative_ids}]
-        names = (*row.negative_ids, *unmined)
-        positive_score, *others = (scores.get(name, math.nan) for name in (row.positive_id, *names))
+        negative_ids = (*row.negative_ids, *unmined)
+        negative_scores = tuple(scores.get(name, math.nan) for name in negative_ids)
         return replace(
             row,
-            negative_ids=names,
+            negative_ids=negative_ids,
             negatives=(*row.negatives, *(self._texts[name] for name in unmined)),
             weights=row.weights + (0.0,) * len(unmined),
-            judged={TEACHER: (positive_score, tuple(others))},
+            judged={TEACHER: (scores.get(row.positive_id, math.nan), negative_scores)},
         )
 
 
@@ -660,7 +652,7 @@ class OneKindBatches(BatchSampler):
         self._sizes = sizes
         self._seed = seed
         self.epoch: Callable[[], int] = lambda: 0
-        # Asked for by the library's loader; our batches are lists of row numbers.
+        # The library's loader reads these; our batches are lists of row numbers.
         self.batch_size = next(iter(sizes), 1)
         self.drop_last = False
 
@@ -669,28 +661,26 @@ class OneKindBatches(BatchSampler):
         labelled: int, pseudo: PseudoRows | None, options: TrainingOptions, seed: int
     ) -> OneKindBatches:
         """Lay out ``labelled`` rows, and behind them the slots of pseudo-queries."""
-        groups, sizes = ([np.arange(labelled)], [options.batch_size]) if labelled else ([], [])
-        more = [] if pseudo is None else [group + labelled for group in pseudo.groups]
-        if options.pseudo_queries.mixed and more:
-            more = [np.concatenate(more)]
-        return OneKindBatches(
-            [*groups, *more], [*sizes, *[options.pseudo_queries.batch_size] * len(more)], seed
-        )
+        groups = [group + labelled for group in pseudo.groups] if pseudo is not None else []
+        if options.pseudo_queries.mixed and groups:
+            groups = [np.concatenate(groups)]
+        sizes = [options.pseudo_queries.batch_size] * len(groups)
+        if labelled:
+            groups = [np.arange(labelled), *groups]
+            sizes = [options.batch_size, *sizes]
+        return OneKindBatches(groups, sizes, seed)
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
-        return sum(
-            math.ceil(len(group) / size)
-            for group, size in zip(self._groups, self._sizes, strict=True)
-        )
+        pairs = zip(self._groups, self._sizes, strict=True)
+        return sum(math.ceil(len(group) / size) for group, size in pairs)
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the batches of the epoch that begins."""
         random = seeds.stream(self._seed, f"training/batches/{self.epoch()}")
-        batches = [
-            part
-            for group, size in zip(self._groups, self._sizes, strict=True)
-            for part in np.split(random.permutation(group), np.arange(size, len(group), size))
-        ]
+        batches: list[Int64s] = []
+        for group, size in zip(self._groups, self._sizes, strict=True):
+            borders = np.arange(size, len(group), size)
+            batches += np.split(random.permutation(group), borders)
         for place in random.permutation(len(batches)):
             yield batches[place].tolist()

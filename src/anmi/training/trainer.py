@@ -6,10 +6,10 @@ import logging
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 from datasets import Dataset
 from filelock import FileLock, Timeout
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch.nn.functional import normalize
 from transformers.trainer_callback import PrinterCallback
@@ -31,7 +31,7 @@ from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.tokens import Tokeniser
 from anmi.training import sampling
 from anmi.training.batch import Batcher, Guide, NegativeSampler, Row, read_rows
-from anmi.training.curriculum import build_curriculum
+from anmi.training.curriculum import Curriculum, build_curriculum
 from anmi.training.loop import (
     Bar,
     CheckpointPlan,
@@ -43,14 +43,15 @@ from anmi.training.loop import (
 )
 from anmi.training.losses import build_loss
 from anmi.training.losses.common import Loss
-from anmi.training.mixed import DNHSampler, Stock, neighbour_table
+from anmi.training.mixed import Stock
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import START, AdapterOptions, Alpha, TrainingOptions
 from anmi.training.parts import FixedTemperature, HansOptions
 
 logger = logging.getLogger(__name__)
 # By how much numbers of a vector differ that was computed twice.
-_SAME: Final = 1e-6
+_TOLERANCE: Final = 1e-6
+Weights = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -154,127 +155,260 @@ def train(
         adapter fits no layer or changed no vector.
     """
     kinds.settle_prompts(encoder)
-    own_type = kinds.in_float32(encoder).saved_as
+    loaded_dtype = kinds.in_float32(encoder).saved_as
     options = by_inner_products(options, encoder, options.model_fields_set)
     # In one order, so that how the rows were written down changes no weight.
     rows = rows.sort_values(["query_id", "positive_id"], kind="stable", ignore_index=True)
-    encoder = _to_train(encoder, options)
+    encoder = _trainable(encoder, options)
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     data = [] if pseudo is not None and rows.empty else _read(rows, options, stock)
     loss.prepare(data)
-    if not any(p.requires_grad for p in encoder.parameters()):
-        raise AnmiError(
-            "The encoder has no weight that may change: unfreeze its parameters before training."
+    training = _Training(
+        encoder, loss, options, seed, data, stock, pseudo, positives, teacher, guide
+    )
+    start_weights = _copied(encoder)
+    with kinds.quieter("sentence_transformers", "accelerate", "transformers"), ExitStack() as stack:
+        folder = (
+            _locked(stack, checkpoints.of(rows, encoder, options, seed)) if checkpoints else None
         )
-    first = _copied(encoder)
-    precision = kinds.training_precision(encoder, options.precision)
-    with ExitStack() as stack:
-        stack.enter_context(kinds.quieter("sentence_transformers", "accelerate", "transformers"))
-        kept = (
-            None
-            if checkpoints is None
-            else _held(stack, checkpoints.of(rows, encoder, options, seed))
-        )
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-"))))
-        batches = sampling.OneKindBatches.of(len(data), pseudo, options, seed)
-        steps = options.epochs * len(batches)
-        arguments = training_arguments(options, encoder, seed, kept or scratch, steps)
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-")))
+        recorder = training.recorder(evaluate_dev, dev_loss, makes_checkpoints=folder is not None)
+        adapter = options.adapter and Adapter.of(encoder, options.adapter, seed)
+        loop = training.loop(folder or Path(scratch), recorder)
+        if training.steps:
+            loop.run(options, folder)
+    if adapter:
+        adapter.merge()
+    log = recorder.log()
+    alpha, weight_change = _settle(encoder, start_weights, options.alpha, choose_alpha)
+    unchanged = training.why_unchanged(start_weights, alpha, log, moved=weight_change != 0)
+    # A folder whose weights have several types is saved in float32.
+    saved_as = options.save_dtype or (loaded_dtype if hasattr(torch, loaded_dtype) else "float32")
+    summary = training.summary(loop, log, alpha, weight_change, unchanged, saved_as)
+    _save(encoder, output, saved_as)
+    if adapter and unchanged is None:
+        adapter.check_vectors(saved_as)
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
+    return TrainingResult(encoder, log, summary, recorder.drawn.table(), recorder.neighbours())
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What a training is made of; see :func:`train`."""
+
+    encoder: SentenceTransformer
+    loss: Loss
+    options: TrainingOptions
+    seed: int
+    rows: list[Row]
+    stock: Stock | None
+    pseudo: sampling.PseudoRows | None
+    positives: pd.DataFrame | None
+    teacher: Callable[[NegativeSampler], NegativeSampler] | None
+    guide: SentenceTransformer | None
+
+    @cached_property
+    def batches(self) -> sampling.OneKindBatches:
+        """Which rows and pseudo-queries stand in a batch."""
+        return sampling.OneKindBatches.of(len(self.rows), self.pseudo, self.options, self.seed)
+
+    @property
+    def steps(self) -> int:
+        """Steps of all epochs."""
+        return self.options.epochs * len(self.batches)
+
+    @cached_property
+    def precision(self) -> str:
+        """Type in which the encoder multiplies matrices."""
+        return kinds.training_precision(self.encoder, self.options.precision)
+
+    def recorder(
+        self,
+        evaluate_dev: Callable[[SentenceTransformer], float] | None,
+        dev_loss: Callable[[SentenceTransformer, float], float] | None,
+        *,
+        makes_checkpoints: bool,
+    ) -> Recorder:
+        """Return what records the steps and tells the curriculum of them."""
+        options = self.options
         curriculum = build_curriculum(
             options.curriculum,
-            steps,
-            seed,
+            self.steps,
+            self.seed,
             options.negatives,
             mix=getattr(options.sources, "mix", None),
             epochs=options.epochs,
             dev=evaluate_dev is not None,
         )
         recorder = Recorder(
-            loss.to(encoder.device),
+            self.loss.to(self.encoder.device),
             curriculum,
             evaluate_dev,
-            checkpoint_minutes=math.inf if kept is None else options.checkpoint_minutes,
+            checkpoint_minutes=options.checkpoint_minutes if makes_checkpoints else math.inf,
             dev_every=options.dev_every,
             dev_loss=dev_loss if options.dev_every else None,
         )
-        adapter = options.adapter and Adapter.of(encoder, options.adapter, seed)
-        loop = _loop(
-            encoder,
-            loss,
-            options,
-            arguments,
-            precision,
-            recorder,
-            len(data) + len(pseudo or ()),
-            guide,
+        counted = [row.query_id for row in self.rows] if options.draws else []
+        recorder.drawn = sampling.DrawnNegatives(counted, self.seed)
+        return recorder
+
+    def loop(self, folder: Path, recorder: Recorder) -> Loop:
+        """Return the library's trainer with our objective, optimizer and batches."""
+        encoder = self.encoder
+        options = self.options
+        objective = self._objective()
+        arguments = training_arguments(options, encoder, self.seed, folder, self.steps)
+        optimizer = build_optimizer(encoder, self.loss, options, arguments.learning_rate)
+        row_count = len(self.rows) + len(self.pseudo or ())
+        loop = Loop(
+            model=encoder,
+            args=arguments,
+            train_dataset=Dataset.from_dict({"row": list(range(row_count))}),
+            loss=objective,
+            data_collator=RowNumbers(),
+            optimizers=(optimizer, None),
+            callbacks=[recorder, Bar()],
         )
-        if data:
-            recorder.sampler = sampling.build_sampler(
-                data,
-                options,
-                curriculum,
-                seed,
-                stock=stock,
-                dimension=encoder.get_embedding_dimension() or 0,
-                loss=loss,
-                positives=positives if teacher is None else None,
-                epoch=len(batches),
-            )
-        recorder.drawn = sampling.DrawnNegatives(
-            [row.query_id for row in data] if options.draws else [], seed
+        loop.remove_callback(PrinterCallback)
+        if self.precision == "float16":
+            loop.accelerator.scaler = torch.amp.GradScaler(encoder.device.type)
+        # One pass over all texts of a batch where nothing is padded.
+        tokens_per_pass = None
+        if not kinds.is_static(encoder):
+            tokens_per_pass = options.tokens_per_pass or kinds.default_tokens_per_pass(encoder)
+        loop.batcher = Batcher(
+            Tokeniser(encoder, options.max_length),
+            options.in_batch,
+            tokens_per_pass,
+            self.guide and Guide(self.guide),
+            options.tokens_per_pass,
         )
-        if pseudo:
-            recorder.sampler = sampling.WithPseudoQueries(
-                recorder.sampler, len(data), pseudo, len(batches)
-            )
+        loop.options = options
+        loop.recorder = recorder
+        recorder.objective = objective
+        if self.pseudo:
+            batches = self.batches
             batches.epoch = lambda: loop.state.global_step // len(batches)
             arguments.batch_sampler = lambda *_, **__: batches
-        if teacher is not None:
-            recorder.sampler = teacher(recorder.sampler)
-        if steps:
-            loop.run(options, kept)
-    if adapter:
-        adapter.merge()
-    log = recorder.log()
-    alpha, moved = _settle(encoder, first, options.alpha, choose_alpha)
-    unchanged = _unchanged(encoder, first, alpha, options, pseudo, log, moved=moved != 0)
-    # A folder whose weights have several types is saved in float32.
-    saved_as = options.save_dtype or (own_type if hasattr(torch, own_type) else "float32")
-    summary = {
-        "rows": len(data),
-        "pseudo_queries": 0 if pseudo is None else len(pseudo),
-        "mined_negatives": sum(
-            weight > 0 for row in data for weight in row.weights[: options.negatives]
-        ),
-        "steps": len(log),
-        "epochs": options.epochs,
-        "alpha": alpha,
-        "final_loss": float(log["loss"].iloc[-1]) if steps else None,
-        "final_temperature": float(log["temperature"].iloc[-1]) if "temperature" in log else None,
-        "learning_rate": arguments.learning_rate,
-        "precision": precision,
-        "recompute": loop.loss.recompute,
-        "tokens_per_pass": loop.batcher.tokens_per_pass,
-        "weights_saved_as": saved_as,
-        "device": str(encoder.device),
-        "prompts": kinds.prompts_of(encoder),
-        "relative_weight_change": moved,
-        "unchanged": unchanged,
-        "resumed_from_step": recorder.resumed_from,
-        "seconds": round(recorder.seconds, 2),
-        "transitions": curriculum.transitions,
-        "seed": seed,
-    }
-    _save(encoder, output, saved_as)
-    if adapter and unchanged is None:
-        adapter.check_vectors(saved_as)
-    if kept:
-        shutil.rmtree(kept, ignore_errors=True)
-    neighbours = (
-        recorder.sampler.neighbours()
-        if isinstance(recorder.sampler, DNHSampler)
-        else neighbour_table()
-    )
-    return TrainingResult(encoder, log, summary, recorder.drawn.table(), neighbours)
+        recorder.sampler = self._sampler(recorder.curriculum)
+        return loop
+
+    def _objective(self) -> ContrastiveObjective:
+        encoder = self.encoder
+        options = self.options
+        # A card says when memory does not suffice; on a processor the system would stop us.
+        on_processor = encoder.device.type != "cuda"
+        return ContrastiveObjective(
+            encoder,
+            self.loss,
+            None if self.precision == "float32" else getattr(torch, self.precision),
+            recompute=on_processor if options.recompute is None else options.recompute,
+            margin=getattr(options.sources, "margin", None),
+            adversary=getattr(options.sources, "adversary", 0.0),
+            sparsity=options.sparsity if kinds.is_sparse(encoder) else None,
+            by_dot=kinds.is_dot(encoder),
+            filter_margin=getattr(options.in_batch_filter, "margin", None),
+            dimensions=options.dimensions,
+        )
+
+    def _sampler(self, curriculum: Curriculum) -> NegativeSampler:
+        """Return what gives a step its rows."""
+        sampler = NegativeSampler()
+        if self.rows:
+            sampler = sampling.build_sampler(
+                self.rows,
+                self.options,
+                curriculum,
+                self.seed,
+                stock=self.stock,
+                dimension=self.encoder.get_embedding_dimension() or 0,
+                loss=self.loss,
+                positives=self.positives if self.teacher is None else None,
+                epoch=len(self.batches),
+            )
+        if self.pseudo:
+            sampler = sampling.WithPseudoQueries(
+                sampler, len(self.rows), self.pseudo, len(self.batches)
+            )
+        return sampler if self.teacher is None else self.teacher(sampler)
+
+    def summary(
+        self,
+        loop: Loop,
+        log: pd.DataFrame,
+        alpha: Alpha,
+        weight_change: float,
+        unchanged: str | None,
+        saved_as: str,
+    ) -> dict[str, Any]:
+        """Return plain values about the training."""
+        options = self.options
+        recorder = loop.recorder
+        mined_weights = [weight for row in self.rows for weight in row.weights[: options.negatives]]
+        return {
+            "rows": len(self.rows),
+            "pseudo_queries": len(self.pseudo or ()),
+            "mined_negatives": sum(weight > 0 for weight in mined_weights),
+            "steps": len(log),
+            "epochs": options.epochs,
+            "alpha": alpha,
+            "final_loss": float(log["loss"].iloc[-1]) if self.steps else None,
+            "final_temperature": (
+                float(log["temperature"].iloc[-1]) if "temperature" in log else None
+            ),
+            "learning_rate": loop.args.learning_rate,
+            "precision": self.precision,
+            "recompute": loop.loss.recompute,
+            "tokens_per_pass": loop.batcher.tokens_per_pass,
+            "weights_saved_as": saved_as,
+            "device": str(self.encoder.device),
+            "prompts": kinds.prompts_of(self.encoder),
+            "relative_weight_change": weight_change,
+            "unchanged": unchanged,
+            "resumed_from_step": recorder.resumed_from,
+            "seconds": round(recorder.seconds, 2),
+            "transitions": recorder.curriculum.transitions,
+            "seed": self.seed,
+        }
+
+    def why_unchanged(
+        self, start_weights: Weights, alpha: Alpha, log: pd.DataFrame, *, moved: bool
+    ) -> str | None:
+        """Return why the encoder is as before, None where it is not.
+
+        Raises
+        ------
+        AnmiError
+            Training should have changed a weight, or a layer, and did not.
+        """
+        if not moved:
+            reason = self._why_unmoved(log)
+        elif alpha == START:
+            by_dev = self.options.alpha is None
+            reason = "the start was better on dev queries" if by_dev else "alpha is set to start"
+        else:
+            _check_layers(self.encoder, start_weights)
+            return None
+        logger.warning("Training changed nothing: %s", reason)
+        return reason
+
+    def _why_unmoved(self, log: pd.DataFrame) -> str:
+        if "grad_norm" in log and (log["grad_norm"] > 0).any():
+            raise AnmiError(
+                f"Training changed no weight of the encoder, as steps of"
+                f" {log['learning_rate'].max():g} are lost in rounding: raise"
+                " training.options.learning_rate"
+            )
+        if self.pseudo is None or log["loss"].any():
+            raise AnmiError(
+                "Training changed no weight of the encoder: are its parameters frozen, do all rows"
+                " weigh 0, or does no row have a negative (batch size 1, or a handful of documents,"
+                " without mined negatives)?"
+            )
+        if len(self.pseudo):
+            return "documents are so few, or so alike, that none is a negative of another"
+        return "there is no pseudo-query to train on"
 
 
 @dataclass(frozen=True)
@@ -304,28 +438,28 @@ class Adapter:
         AnmiError
             There are no such layers, or peft is not installed.
         """
-        linear = [
-            f".{name}"
-            for name, module in encoder.named_modules()
-            if isinstance(module, torch.nn.Linear)
-        ]
         if kinds.is_static(encoder):
             raise AnmiError(
                 "training.options.adapter adapts layers of a network, and the encoder is a table:"
                 " leave it out"
             )
         peft = installed("peft", "training.options.adapter", "adapter")
-        names = sorted({name.rpartition(".")[2] for name in linear})
-        for module in options.modules or ():
-            if not any(name.endswith(f".{module}") for name in linear):
+        layers = [
+            f".{name}"
+            for name, module in encoder.named_modules()
+            if isinstance(module, torch.nn.Linear)
+        ]
+        layer_names = sorted({layer.rpartition(".")[2] for layer in layers})
+        for module_name in options.modules or ():
+            if not any(layer.endswith(f".{module_name}") for layer in layers):
                 raise AnmiError(
-                    f'training.options.adapter.modules names "{module}", and no linear layer of the'
-                    f" encoder is called so: choose among {', '.join(names)}"
+                    f'training.options.adapter.modules names "{module_name}", and no linear layer'
+                    f" of the encoder is called so: choose among {', '.join(layer_names)}"
                 )
         config = peft.LoraConfig(
             r=options.rank,
             lora_alpha=options.alpha,
-            target_modules=list(options.modules or names),
+            target_modules=list(options.modules or layer_names),
         )
         vectors = _probed(encoder)
         with torch.random.fork_rng(devices=[]):
@@ -336,12 +470,12 @@ class Adapter:
     def merge(self) -> None:
         """Add the adapter to the weights, and leave those that it was for trainable."""
         self.tuner.merge_and_unload()
-        for name in self.tuner.targeted_module_names:
-            self.encoder.get_submodule(name).weight.requires_grad_()
+        for layer in self.tuner.targeted_module_names:
+            self.encoder.get_submodule(layer).weight.requires_grad_()
 
     def check_vectors(self, dtype: str) -> None:
         """Refuse a merged encoder that gives the vectors of before."""
-        if np.allclose(self.vectors, _probed(self.encoder), rtol=0, atol=_SAME):
+        if np.allclose(self.vectors, _probed(self.encoder), rtol=0, atol=_TOLERANCE):
             raise AnmiError(
                 f"the adapter changed no vector of the encoder, whose weights are saved in {dtype}:"
                 " raise training.options.learning_rate, or set training.options.save_dtype=float32"
@@ -356,9 +490,10 @@ def _probed(encoder: SentenceTransformer) -> Float32s:
 def by_inner_products(
     options: TrainingOptions, encoder: SentenceTransformer, chosen: Container[str]
 ) -> TrainingOptions:
-    """Return options for how an encoder compares: by inner products at a temperature of 1, unless one was chosen.
+    """Return options with a temperature of 1 for an encoder that compares by inner products.
 
-    1 is what sentence-transformers take beside ``dot_score``; .07 is for cosines.
+    A temperature that was ``chosen`` stays. 1 is what sentence-transformers take beside
+    ``dot_score``; .07 is for cosines.
 
     Raises
     ------
@@ -378,44 +513,35 @@ def by_inner_products(
     return options.model_copy(update={"temperature": FixedTemperature(value=1.0)})
 
 
-def _copied(encoder: SentenceTransformer) -> dict[str, torch.Tensor]:
-    return {
-        name: weight.detach().to("cpu", copy=True) for name, weight in encoder.state_dict().items()
-    }
+def _copied(encoder: SentenceTransformer) -> Weights:
+    weights = encoder.state_dict().items()
+    return {name: weight.detach().to("cpu", copy=True) for name, weight in weights}
 
 
 def _settle(
     encoder: SentenceTransformer,
-    first: Mapping[str, torch.Tensor],
+    start_weights: Weights,
     alpha: Alpha | None,
     choose_alpha: Callable[[Callable[[Alpha], SentenceTransformer]], Alpha] | None,
 ) -> tuple[Alpha, float]:
-    """Leave the encoder at alpha; return that, and how far training moved it."""
+    """Leave the encoder at alpha; return alpha, and the relative change of the parameters."""
     encoder.eval()
-    last = _copied(encoder)
-    moved = _relative_change(first, last, [name for name, _ in encoder.named_parameters()])
-    if alpha is None and choose_alpha is not None and moved:
-        alpha = choose_alpha(partial(_between, encoder, first, last))
+    last_weights = _copied(encoder)
+    names = [name for name, _ in encoder.named_parameters()]
+    changes = torch.stack([(last_weights[name] - start_weights[name]).norm() for name in names])
+    lengths = torch.stack([start_weights[name].norm() for name in names])
+    weight_change = float(changes.norm() / lengths.norm().clamp(min=1e-15))
+    encoder_at = partial(_between, encoder, start_weights, last_weights)
+    if alpha is None and choose_alpha is not None and weight_change:
+        alpha = choose_alpha(encoder_at)
     if alpha is None:
         alpha = 1.0
-    _between(encoder, first, last, alpha)
-    return alpha, moved
-
-
-def _relative_change(
-    first: Mapping[str, torch.Tensor], last: Mapping[str, torch.Tensor], names: Sequence[str]
-) -> float:
-    """Return the length of the change of the parameters over their length at first."""
-    changes = torch.stack([(last[name] - first[name]).norm() for name in names])
-    lengths = torch.stack([first[name].norm() for name in names])
-    return float(changes.norm() / lengths.norm().clamp(min=1e-15))
+    encoder_at(alpha)
+    return alpha, weight_change
 
 
 def _between(
-    encoder: SentenceTransformer,
-    first: Mapping[str, torch.Tensor],
-    last: Mapping[str, torch.Tensor],
-    alpha: Alpha,
+    encoder: SentenceTransformer, start_weights: Weights, last_weights: Weights, alpha: Alpha
 ) -> SentenceTransformer:
     """Return the encoder at alpha between its first and its last weights.
 
@@ -423,7 +549,7 @@ def _between(
     between the two: on small collections lengths generalise, and directions hardly do.
     """
     if alpha == START:
-        encoder.load_state_dict(first)
+        encoder.load_state_dict(start_weights)
         return encoder
     tables = {
         f"{name}.embedding.weight"
@@ -431,178 +557,94 @@ def _between(
         if isinstance(module, StaticEmbedding)
     }
     weights = {}
-    for name, weight in last.items():
+    for name, weight in last_weights.items():
         if not weight.is_floating_point():
             weights[name] = weight
         elif name in tables and alpha < 1:
-            directions = torch.lerp(normalize(first[name]), normalize(weight), alpha)
+            start_directions = normalize(start_weights[name])
+            directions = torch.lerp(start_directions, normalize(weight), alpha)
             weights[name] = normalize(directions) * weight.norm(dim=1, keepdim=True)
         else:
-            weights[name] = torch.lerp(first[name], weight, alpha)
+            weights[name] = torch.lerp(start_weights[name], weight, alpha)
     encoder.load_state_dict(weights)
     return encoder
 
 
-def _to_train(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
-    """Return the encoder, or two of it; tokens without a direction get none from whatever training meets them in."""
-    whole = encoder.get_embedding_dimension() or 0
+def _trainable(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
+    """Return the encoder, or two of it, ready to be trained.
+
+    Tokens without a direction get none from whatever training meets them in.
+    """
+    size = encoder.get_embedding_dimension() or 0
     longest = max(options.dimensions or (0,))
-    if longest > whole:
+    if longest > size:
         raise AnmiError(
             f"training.options.dimensions begins with {longest}, and vectors of the encoder have"
-            f" {whole} dimensions: begin with {whole} or fewer"
+            f" {size} dimensions: begin with {size} or fewer"
         )
     encoder = kinds.two_encoders(encoder) if options.encoders == "two" else encoder
+    if not any(p.requires_grad for p in encoder.parameters()):
+        raise AnmiError(
+            "The encoder has no weight that may change: unfreeze its parameters before training."
+        )
     if options.checkpoint_layers:
         encoder.gradient_checkpointing_enable({"use_reentrant": False})
     for module in encoder.modules():
-        if isinstance(module, StaticEmbedding) and (table := module.embedding.weight).requires_grad:
-            silent = (table == 0).all(dim=1).nonzero().ravel()
-            table.register_hook(partial(torch.index_fill, dim=0, index=silent, value=0))
+        if isinstance(module, StaticEmbedding) and module.embedding.weight.requires_grad:
+            table = module.embedding.weight
+            silent_tokens = (table == 0).all(dim=1).nonzero().ravel()
+            table.register_hook(partial(torch.index_fill, dim=0, index=silent_tokens, value=0))
     return encoder
-
-
-def _loop(
-    encoder: SentenceTransformer,
-    loss: Loss,
-    options: TrainingOptions,
-    arguments: SentenceTransformerTrainingArguments,
-    precision: str,
-    recorder: Recorder,
-    rows: int,
-    guide: SentenceTransformer | None,
-) -> Loop:
-    objective = ContrastiveObjective(
-        encoder,
-        loss,
-        None if precision == "float32" else getattr(torch, precision),
-        # A card says when memory does not suffice; on a processor the system would stop us.
-        recompute=encoder.device.type != "cuda" if options.recompute is None else options.recompute,
-        margin=getattr(options.sources, "margin", None),
-        adversary=getattr(options.sources, "adversary", 0.0),
-        sparsity=options.sparsity if kinds.is_sparse(encoder) else None,
-        by_dot=kinds.is_dot(encoder),
-        most=getattr(options.in_batch_filter, "margin", None),
-        dimensions=options.dimensions,
-    )
-    optimizer = build_optimizer(encoder, loss, options, arguments.learning_rate)
-    loop = Loop(
-        model=encoder,
-        args=arguments,
-        train_dataset=Dataset.from_dict({"row": list(range(rows))}),
-        loss=objective,
-        data_collator=RowNumbers(),
-        optimizers=(optimizer, None),
-        callbacks=[recorder, Bar()],
-    )
-    loop.remove_callback(PrinterCallback)
-    if precision == "float16":
-        loop.accelerator.scaler = torch.amp.GradScaler(encoder.device.type)
-    # One pass over all texts of a batch where nothing is padded.
-    tokens_per_pass = None
-    if not kinds.is_static(encoder):
-        tokens_per_pass = options.tokens_per_pass or kinds.default_tokens_per_pass(encoder)
-    loop.batcher = Batcher(
-        Tokeniser(encoder, options.max_length),
-        options.in_batch,
-        tokens_per_pass,
-        None if guide is None else Guide(guide),
-        options.tokens_per_pass,
-    )
-    loop.options = options
-    loop.recorder = recorder
-    recorder.objective = objective
-    return loop
 
 
 def _read(rows: pd.DataFrame, options: TrainingOptions, stock: Stock | None) -> list[Row]:
     """Return the rows with all that the training asks of them."""
     data = read_rows(rows, sorted(options.alone.reads))
     if stock is not None:
-        about = dict(zip(stock.ids, stock.about.tolist(), strict=False))
-        data = [replace(row, about=about.get(row.positive_id, -1)) for row in data]
+        entities = dict(zip(stock.ids, stock.about.tolist(), strict=False))
+        data = [replace(row, about=entities.get(row.positive_id, -1)) for row in data]
     return sampling.with_hardness(data) if isinstance(options.hardness, HansOptions) else data
 
 
-def _unchanged(
-    encoder: SentenceTransformer,
-    first: Mapping[str, torch.Tensor],
-    alpha: Alpha,
-    options: TrainingOptions,
-    pseudo: sampling.PseudoRows | None,
-    log: pd.DataFrame,
-    *,
-    moved: bool,
-) -> str | None:
-    """Return why an encoder is as before, None where it is not; refuse one of which a layer is."""
-    if not moved:
-        reason = _unmoved(pseudo, log)
-    elif alpha == START:
-        by_dev = options.alpha is None
-        reason = "the start was better on dev queries" if by_dev else "alpha is set to start"
-    else:
-        _check_layers(encoder, first)
-        return None
-    logger.warning("Training changed nothing: %s", reason)
-    return reason
-
-
-def _unmoved(pseudo: sampling.PseudoRows | None, log: pd.DataFrame) -> str:
-    """Return why so small a collection changed no weight; refuse a training that should have."""
-    if "grad_norm" in log and (log["grad_norm"] > 0).any():
-        raise AnmiError(
-            f"Training changed no weight of the encoder, as steps of {log['learning_rate'].max():g}"
-            " are lost in rounding: raise training.options.learning_rate"
-        )
-    if pseudo is None or log["loss"].any():
-        raise AnmiError(
-            "Training changed no weight of the encoder: are its parameters frozen, do all rows"
-            " weigh 0, or does no row have a negative (batch size 1, or a handful of documents,"
-            " without mined negatives)?"
-        )
-    if len(pseudo):
-        return "documents are so few, or so alike, that none is a negative of another"
-    return "there is no pseudo-query to train on"
-
-
-def _check_layers(encoder: SentenceTransformer, first: Mapping[str, torch.Tensor]) -> None:
+def _check_layers(encoder: SentenceTransformer, start_weights: Weights) -> None:
     """Refuse a training that left a layer where it was, though one behind it moved."""
-    seen: tuple[str, ...] = ()
+    checked_paths: tuple[str, ...] = ()
     for path, layers in encoder.named_modules():
         # Experts within a layer may get no token.
-        if not isinstance(layers, torch.nn.ModuleList) or path.startswith(seen):
+        if not isinstance(layers, torch.nn.ModuleList) or path.startswith(checked_paths):
             continue
-        seen = (*seen, f"{path}.")
-        still: list[int] = []
+        checked_paths = (*checked_paths, f"{path}.")
+        still_layers: list[int] = []
         for number, layer in enumerate(layers):
             moved = [
-                not torch.equal(weight.cpu(), first[f"{path}.{number}.{name}"])
+                not torch.equal(weight.cpu(), start_weights[f"{path}.{number}.{name}"])
                 for name, weight in layer.named_parameters()
                 if weight.requires_grad
             ]
-            if any(moved) and still:
+            if any(moved) and still_layers:
                 raise AnmiError(
-                    f"Training did not move layer {still[0]} of {path}, though layer {number}"
-                    " behind it moved: its gradient is cut off, or its steps are lost in rounding;"
-                    " mend the model, freeze that layer, or raise training.options.learning_rate"
+                    f"Training did not move layer {still_layers[0]} of {path}, though layer"
+                    f" {number} behind it moved: its gradient is cut off, or its steps are lost in"
+                    " rounding; mend the model, freeze that layer, or raise"
+                    " training.options.learning_rate"
                 )
             if moved and not any(moved):
-                still.append(number)
+                still_layers.append(number)
 
 
 def _save(encoder: SentenceTransformer, output: Path | None, dtype: str) -> None:
     """Save an encoder with weights of a type, and leave it with these, as they are measured."""
-    for weights in encoder.parameters():
-        weights.data = weights.data.to(getattr(torch, dtype))
+    for weight in encoder.parameters():
+        weight.data = weight.data.to(getattr(torch, dtype))
     if output is not None:
-        with aside(output) as made:
-            encoder.save(str(made), create_model_card=False, safe_serialization=True)
-    for weights in encoder.parameters():
-        weights.data = weights.data.float()
+        with aside(output) as folder:
+            encoder.save(str(folder), create_model_card=False, safe_serialization=True)
+    for weight in encoder.parameters():
+        weight.data = weight.data.float()
 
 
-def _held(stack: ExitStack, folder: Path) -> Path | None:
-    """Keep other processes from the checkpoints of the same training; None where one has them already."""
+def _locked(stack: ExitStack, folder: Path) -> Path | None:
+    """Return the folder of a training's checkpoints; None where another process writes into it."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         stack.enter_context(FileLock(folder.with_suffix(".lock"), timeout=0))

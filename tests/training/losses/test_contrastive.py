@@ -1,4 +1,4 @@
-"""InfoNCE, triplet, debiased and hard debiased losses, and the share of positives that these assume."""
+"""InfoNCE, triplet and debiased losses, and the share of positives that these assume."""
 
 import math
 

@@ -32,7 +32,7 @@ def make(name, temperature="learnable", t=0.3, dtype=torch.float64):
     options = TrainingOptions(loss=LOSSES[name], temperature={temperature: {start[temperature]: t}})
     loss = build_loss(options, 4, seed=3)
     if name == "entity":
-        loss.classify(3)
+        loss.classify(range(3))
         torch.nn.init.normal_(loss.weight, generator=torch.Generator().manual_seed(3))
     return loss.to(dtype)
 

@@ -1,4 +1,4 @@
-"""Losses on similarities: ``loss(positive [B], documents [B, N], log_weights [B, N], facts) -> [B]``.
+"""Losses: ``loss(positive [B], documents [B, N], log_weights [B, N], facts) -> [B]``.
 
 Plain ``nn.Module`` objects that know neither encoders nor batches; see :mod:`anmi.training.batch`
 for how the columns and weights of a batch come about. A document that is no negative of a row has a

@@ -1,4 +1,4 @@
-"""Losses around others: adapted to the hardness of queries (HANS), or with a and b of SimANS learned (methods §3.5)."""
+"""Losses around others: adapted to hardness (HANS), or with a and b of SimANS learned."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SLOT: Final = "slot"
 RELAXATION: Final = 0.5
 # Stands for the key of what cannot be drawn; −∞ would make softmax of an empty row 0/0.
 _NEVER: Final = -1e9
-_LEAST: Final = 1e-20
+_EPSILON: Final = 1e-20
 
 
 class LearnableSimAns(nn.Module):
-    """Draws negatives with a chance proportional to exp(−a(s − s⁺ − b)²/v), with gradients for a and b.
+    """Draws negatives with a chance in proportion to exp(−a(s − s⁺ − b)²/v), a and b learned.
 
     By rank the chance is proportional to exp(−a·|rank − b·rank⁺|); ranks count from 0 there, as in
     the step ``simans``, and are given from 1 on.
@@ -97,8 +97,9 @@ class LearnableSimAns(nn.Module):
         """
         if self.form == "rank":
             behind = torch.where(usable, scores, 0.0).amax(dim=1, keepdim=True)
-            own = torch.where(torch.isnan(positive), behind, positive - 1)
-            energy = -self.a * (torch.where(usable, scores - 1, 0.0) - self.b * own).abs()
+            positive_rank = torch.where(torch.isnan(positive), behind, positive - 1)
+            ranks = torch.where(usable, scores - 1, 0.0)
+            energy = -self.a * (ranks - self.b * positive_rank).abs()
         else:
             gaps = torch.where(usable, scores - positive, 0.0)
             energy = -self.a / self.variance * (gaps - self.b) ** 2
@@ -135,7 +136,7 @@ class LearnableSimAns(nn.Module):
         last = torch.zeros_like(keys)
         for place in range(count):
             # What has been drawn is out of the next draw, by as much as it has been.
-            keys = keys + torch.log((1 - last).clamp(min=_LEAST))
+            keys = keys + torch.log((1 - last).clamp(min=_EPSILON))
             last = torch.softmax(keys / RELAXATION, dim=1) * usable
             drawn = drawn + last * (place < number)
         return drawn
@@ -173,10 +174,10 @@ class DrawnBySimAns(Around):
         self.relaxed: Tensor | None = None
 
     def prepare(self, rows: Sequence[Row]) -> None:
-        """Take the variance of the gaps from all rows, and let the loss inside see them, if it wants to."""
+        """Take the variance of the gaps from all rows, and let the loss inside see them."""
         if self.drawing.form == "score" and rows:
             judged = [row.judged[self._column] for row in rows]
-            gaps = np.concatenate([np.subtract(values, own) for own, values in judged])
+            gaps = np.concatenate([np.subtract(values, positive) for positive, values in judged])
             gaps = np.sort(gaps[np.isfinite(gaps)])
             if len(gaps) and gaps.var() > 1e-12:
                 self.drawing.variance.fill_(float(gaps.var()))
@@ -209,7 +210,7 @@ PREDICTOR_WEIGHT: Final = 0.1
 
 
 class HardnessPredictor(nn.Module):
-    """Hardness from a query's embedding: LayerNorm → Linear(d, max(32, d/4)) → ReLU → Linear(1) → sigmoid.
+    """Hardness from an embedding: LayerNorm → Linear(d, max(32, d/4)) → ReLU → Linear(1) → sigmoid.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ class ScaledTemperature(nn.Module):
         return positive * factor, negative * factor
 
     def report(self) -> dict[str, Tensor]:
-        """Return what the base says of itself, before the factor; the mean of the last batch if that is absolute."""
+        """Return the base's report, before the factor; the last batch's mean if absolute."""
         if self._absolute:
             return {"temperature": self._last}
         report: dict[str, Tensor] = self.base.report()  # type: ignore[operator]
@@ -314,28 +315,28 @@ class HardnessAdaptive(Around):
     ) -> Tensor:
         """Return the loss of every row; shapes as in :class:`WeightedInfoNCE`."""
         assert facts.query is not None and facts.hardness is not None
-        p = self._options
+        options = self._options
         target = facts.hardness.to(facts.query.dtype)
-        predicted = self.predictor(facts.query.detach() if p.detached else facts.query)
+        predicted = self.predictor(facts.query.detach() if options.detached else facts.query)
         hardness = predicted.detach()
         facts = replace(facts, hardness=hardness)
-        if p.margin.on:
-            margin = p.margin.at(hardness)
-            if p.margin_on == "logit":
+        if options.margin.on:
+            margin = options.margin.at(hardness)
+            if options.margin_on == "logit":
                 # Divided by t in the loss, it stands on the logit as it is.
                 t: Tensor = self.temperature(facts)[0]
                 margin = margin * t.reshape(-1)
-            positive = positive + (margin if p.margin_is == "added" else -margin)
+            positive = positive + (margin if options.margin_is == "added" else -margin)
         losses: Tensor = self.loss(positive, negatives, log_weights, facts)
         error = (predicted - target).square()
         self._report = {
             "hardness": hardness.mean(),
             "hardness_error": error.detach().mean(),
         }
-        if p.weight.on:
-            losses = losses * p.weight.at(hardness)
+        if options.weight.on:
+            losses = losses * options.weight.at(hardness)
         return losses + PREDICTOR_WEIGHT * error
 
     def report(self) -> dict[str, Tensor]:
-        """Return the loss's numbers, the mean hardness the last step adapted to and the predictor's squared error."""
+        """Return the loss's numbers, the last batch's mean hardness and the predictor's error."""
         return super().report() | self._report

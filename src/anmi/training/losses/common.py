@@ -50,20 +50,19 @@ NOTHING_KNOWN = Facts()
 
 
 def weighted_logits(similarity: Tensor, log_weights: Tensor, temperature: Tensor) -> Tensor:
-    """Return log(w exp(s / t)) of similarities and log-weights [B, N], exactly -inf where w = 0; t may be [B, 1].
+    """Return log(w exp(s / t)) [B, N], exactly -inf where w = 0; t may be [B, 1].
 
     The similarity of a removed negative is replaced before anything is computed from it, so neither
     its value nor its gradient (not even a NaN) reaches the result.
     """
     removed = torch.isneginf(log_weights)
-    logits = similarity.masked_fill(removed, 0.0) / temperature + log_weights.masked_fill(
-        removed, 0.0
-    )
+    logits = similarity.masked_fill(removed, 0.0) / temperature
+    logits = logits + log_weights.masked_fill(removed, 0.0)
     return logits.masked_fill(removed, -torch.inf)
 
 
 def without_lonely_rows(similarity: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return similarities and log-weights [B, N] with stand-ins in rows without negatives, and which those are [B].
+    """Return both [B, N] with stand-ins in rows without negatives, and which rows those are [B].
 
     A row of -inf alone has no gradient in logsumexp or softmax. With zeros it has one, and is to be
     masked at the end.
@@ -77,15 +76,15 @@ def without_lonely_rows(similarity: Tensor, log_weights: Tensor) -> tuple[Tensor
 
 
 def judgments(facts: Facts, column: str) -> tuple[Tensor, Tensor]:
-    """Return the judgments of each row's own positive [B] and of every document for every row [B, N]; NaN is unknown.
+    """Return the judgments of each row's positive [B] and of every document for every row [B, N].
 
-    A positive whose ``p_relevant`` is unknown has 1: the label says that it is relevant, and judges
-    that weigh candidates against the positive have nothing to say of itself.
+    NaN is unknown. A positive whose ``p_relevant`` is unknown has 1: the label says that it is
+    relevant, and judges that weigh candidates against the positive have nothing to say of itself.
     """
-    own = facts.positive_judged[column]
-    return (
-        torch.where(torch.isnan(own), 1.0, own) if column == "p_relevant" else own
-    ), facts.judged[column]
+    positive = facts.positive_judged[column]
+    if column == "p_relevant":
+        positive = torch.where(torch.isnan(positive), 1.0, positive)
+    return positive, facts.judged[column]
 
 
 def all_judgments(rows: Sequence[Row], column: str) -> Float64s:
@@ -96,16 +95,16 @@ def all_judgments(rows: Sequence[Row], column: str) -> Float64s:
     AnmiError
         They said nothing of any negative, so that there is nothing to learn.
     """
-    own = np.array([row.judged[column][0] for row in rows], np.float64)
-    others = np.array([value for row in rows for value in row.judged[column][1]], np.float64)
-    if not np.isfinite(others).any():
+    positives = [row.judged[column][0] for row in rows]
+    negatives = np.array([value for row in rows for value in row.judged[column][1]], np.float64)
+    if not np.isfinite(negatives).any():
         raise AnmiError(
             f"The loss learns {column}, and no negative of the training rows has one: name"
             f" `{column}` under `reads` of the recipe and run the mining again, or choose another"
             " loss."
         )
-    found = np.concatenate([own, others])
-    return found[np.isfinite(found)]
+    values = np.concatenate([np.array(positives, np.float64), negatives])
+    return values[np.isfinite(values)]
 
 
 class Loss(nn.Module):

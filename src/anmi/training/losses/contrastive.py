@@ -37,8 +37,8 @@ class WeightedInfoNCE(Loss):
     --------
     >>> from anmi.training.losses.temperature import Temperature
     >>> loss = WeightedInfoNCE(Temperature(1.0))
-    >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).tolist()]
-    [0.6931]
+    >>> round(loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).item(), 4)
+    0.6931
     """
 
     def forward(
@@ -68,10 +68,11 @@ class WeightedInfoNCE(Loss):
 def infonce(
     positive: Tensor, negatives: Tensor, log_weights: Tensor, temperatures: tuple[Tensor, Tensor]
 ) -> Tensor:
-    """Return what :class:`WeightedInfoNCE` does, from the positive's and the negatives' temperature."""
-    own = positive[:, None] / temperatures[0]
-    logits = torch.cat([own, weighted_logits(negatives, log_weights, temperatures[1])], dim=1)
-    return torch.logsumexp(logits, dim=1) - own[:, 0]
+    """Return what :class:`WeightedInfoNCE` does, by the positive's and negatives' temperature."""
+    positive_logits = positive[:, None] / temperatures[0]
+    negative_logits = weighted_logits(negatives, log_weights, temperatures[1])
+    logits = torch.cat([positive_logits, negative_logits], dim=1)
+    return torch.logsumexp(logits, dim=1) - positive_logits[:, 0]
 
 
 class TauPlus(nn.Module):
@@ -132,16 +133,14 @@ class TauPlus(nn.Module):
         return (math.log(self.initial) if self.initial else -math.inf), math.log1p(-self.initial)
 
     def penalty(self, count: Tensor) -> Tensor:
-        """Return what the prior adds to the loss of rows with ``count`` negatives (the sum of their weights), [B]."""
+        """Return what the prior adds to a row's loss, by the sum of its negatives' weights, [B]."""
         if not self.learnable or self.prior_strength == 0.0:
             return torch.zeros_like(count)
         # KL(m ‖ τ) by the distance of the logits: exactly 0 at the start, without cancellation near
         # it.
         distance = self.logit - _logit(self.initial)
-        divergence = (
-            torch.log1p(self.initial * torch.expm1(distance.clamp(max=80.0)))
-            - self.initial * distance
-        )
+        growth = torch.expm1(distance.clamp(max=80.0))
+        divergence = torch.log1p(self.initial * growth) - self.initial * distance
         return self.prior_strength * divergence * count
 
     def report(self) -> dict[str, Tensor]:
@@ -174,8 +173,8 @@ class DebiasedContrastive(Loss):
     --------
     >>> from anmi.training.losses.temperature import Temperature
     >>> loss = DebiasedContrastive(Temperature(1.0), DebiasedOptions(tau_plus=0.0))
-    >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).tolist()]
-    [0.6931]
+    >>> round(loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1)).item(), 4)
+    0.6931
     """
 
     def __init__(
@@ -206,7 +205,7 @@ class DebiasedContrastive(Loss):
         self, positive: Tensor, log_sum: Tensor, log_count: Tensor, t: Tensor
     ) -> Tensor:
         source = self.options.form == "source"
-        log_share, log_rest = self.tau_plus()
+        log_share, log_complement = self.tau_plus()
         floor = log_count + (-1.0 / t.reshape(-1) if source else math.log(_SMALLEST_MEAN))
         expected = log_share + positive + (log_count if source else 0.0)
         # log(exp(a) - exp(b)) = a + log(1 - exp(b - a)) for b < a; elsewhere the difference is not
@@ -214,12 +213,12 @@ class DebiasedContrastive(Loss):
         # gradients.
         above = expected < log_sum
         exponent = torch.where(above, expected - log_sum, torch.full_like(log_sum, -1.0))
-        difference = log_sum + torch.log(-torch.expm1(exponent)) - log_rest
+        difference = log_sum + torch.log(-torch.expm1(exponent)) - log_complement
         return torch.where(above, torch.maximum(difference, floor), floor)
 
 
 class Triplet(Loss):
-    """Every negative is to lie a margin farther from the query than the positive, by cosine distance.
+    """Every negative is to be a margin farther from the query than the positive, by cosines.
 
     ``Σ wᵢ max(0, d⁺ - dᵢ + m) / Σ wᵢ`` with d = 1 - s, so ``max(0, sᵢ - s⁺ + m)``. It is a mean
     over all negatives of the row, also those already far enough: among many in-batch negatives the
@@ -232,8 +231,8 @@ class Triplet(Loss):
     Examples
     --------
     >>> loss = Triplet(None, TripletOptions(margin=0.2))
-    >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5, 0.1]]), torch.zeros(1, 2)).tolist()]
-    [0.1]
+    >>> round(loss(torch.tensor([0.5]), torch.tensor([[0.5, 0.1]]), torch.zeros(1, 2)).item(), 4)
+    0.1
     >>> float(loss.report()["margin_violation_rate"])
     0.5
     """

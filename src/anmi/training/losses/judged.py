@@ -1,4 +1,4 @@
-"""Losses that learn what judges said: Elo, soft labels, margins; and which entity a query is about."""
+"""Losses that learn what judges said, Elo or soft labels, and which entity a query is about."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _SCALES: Final = {
 _TOGETHER: Final = (0.0, 1.0, 1 / 30)
 # So that a judge for whom all documents of a row are equal divides by no zero (the released code of
 # that paper).
-_LEAST: Final = 1e-6
+_EPSILON: Final = 1e-6
 
 
 class Hybrid(Loss):
-    """``α · InfoNCE + (1 - α) · MSE``, where a small head maps similarities to Elo (ANMI 2.0, methods §2).
+    """``α · InfoNCE + (1 - α) · MSE``; a small head maps similarities to Elo (methods §2).
 
     The error of a row is the mean over its own positive and its judged negatives; in-batch
     negatives, which nobody judged for this query, and padding have no part in it. Weights stand in
@@ -48,9 +48,10 @@ class Hybrid(Loss):
     --------
     >>> from anmi.training.losses.temperature import Temperature
     >>> loss = Hybrid(Temperature(0.07), HybridOptions(alpha=1.0))
-    >>> facts = Facts(positive_judged={"elo": torch.tensor([1200.0])}, judged={"elo": torch.tensor([[900.0]])})
-    >>> [round(x, 4) for x in loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1), facts).tolist()]
-    [0.6931]
+    >>> positive, judged = torch.tensor([1200.0]), torch.tensor([[900.0]])
+    >>> facts = Facts(positive_judged={"elo": positive}, judged={"elo": judged})
+    >>> round(loss(torch.tensor([0.5]), torch.tensor([[0.5]]), torch.zeros(1, 1), facts).item(), 4)
+    0.6931
     """
 
     centre: Tensor
@@ -72,10 +73,10 @@ class Hybrid(Loss):
         AnmiError
             Nobody rated any negative of these rows.
         """
-        found = all_judgments(rows, "elo")
+        elo = all_judgments(rows, "elo")
         if self.options.targets != "raw":
-            self.centre.fill_(float(found.mean()))
-            self.unit.fill_(max(float(found.std()), 1.0))
+            self.centre.fill_(float(elo.mean()))
+            self.unit.fill_(max(float(elo.std()), 1.0))
 
     def forward(
         self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Facts = NOTHING_KNOWN
@@ -85,19 +86,17 @@ class Hybrid(Loss):
         A row without negatives still learns the Elo of its positive; one without any Elo has
         InfoNCE alone.
         """
-        own, others = judgments(facts, "elo")
+        positive_elo, document_elo = judgments(facts, "elo")
         contrastive = infonce(positive, negatives, log_weights, self.temperature(facts))
         similarity = torch.cat([positive[:, None], negatives], dim=1)
-        elo = torch.cat([own[:, None], others], dim=1)
-        removed = torch.cat(
-            [torch.zeros_like(elo[:, :1], dtype=torch.bool), torch.isneginf(log_weights)], dim=1
-        )
-        rated = torch.isfinite(elo) & ~removed
+        elo = torch.cat([positive_elo[:, None], document_elo], dim=1)
+        rated = torch.isfinite(elo)
+        rated[:, 1:] &= ~torch.isneginf(log_weights)
         # Only what is rated goes through the head, so that nothing else can reach it, nor be
         # reached by it.
         predicted = self.head(similarity[rated][:, None])[:, 0]
-        wanted = (elo[rated] - self.centre) / self.unit
-        squares = torch.zeros_like(similarity).masked_scatter(rated, (predicted - wanted) ** 2)
+        target = (elo[rated] - self.centre) / self.unit
+        squares = torch.zeros_like(similarity).masked_scatter(rated, (predicted - target) ** 2)
         self._error = squares.detach().sum() / rated.sum().clamp(min=1)
         regression = squares.sum(dim=1) / rated.sum(dim=1).clamp(min=1)
         return self.options.alpha * contrastive + (1 - self.options.alpha) * regression
@@ -130,19 +129,20 @@ class Distillation(Loss):
     --------
     >>> from anmi.training.losses.temperature import Temperature
     >>> loss = Distillation(Temperature(0.1), DistillationOptions(share=1.0))
-    >>> facts = Facts(positive_judged={"p_relevant": torch.tensor([0.9])}, judged={"p_relevant": torch.tensor([[0.4]])})
-    >>> [round(x, 4) for x in loss(torch.tensor([0.8]), torch.tensor([[0.3]]), torch.zeros(1, 1), facts).tolist()]
-    [0.0]
+    >>> positive, judged = torch.tensor([0.9]), torch.tensor([[0.4]])
+    >>> facts = Facts(positive_judged={"p_relevant": positive}, judged={"p_relevant": judged})
+    >>> round(loss(torch.tensor([0.8]), torch.tensor([[0.3]]), torch.zeros(1, 1), facts).item(), 4)
+    0.0
     """
 
     def __init__(
         self, temperature: nn.Module, options: DistillationOptions, dimensions: int = 0
     ) -> None:
         super().__init__(temperature, options)
-        self.together = not isinstance(options.column, str)
-        self.centre, self.unit, usual = (
-            _SCALES[options.column] if isinstance(options.column, str) else _TOGETHER
-        )
+        column = options.column
+        self.is_single = isinstance(column, str)
+        scale = _SCALES[column] if isinstance(column, str) else _TOGETHER
+        self.centre, self.unit, usual = scale
         self.label_temperature = options.label_temperature or usual
         self._divergence = torch.tensor(0.0)
 
@@ -167,19 +167,17 @@ class Distillation(Loss):
 
     def _judged(self, facts: Facts) -> Tensor:
         """Return the judgments of the positive and of all documents, [B, 1 + N]; NaN is unknown."""
-        found = []
+        values = []
         for column in self.options.reads or (TEACHER,):
-            own, judged = judgments(facts, column)
+            positive, judged = judgments(facts, column)
             if facts.positive_column is not None:
                 # The row's own positive is a column like any other, and stands before all of them
                 # already.
                 judged = judged.scatter(1, facts.positive_column[:, None], torch.nan)
-            found.append(torch.cat([own[:, None], judged], dim=1))
-        return (
-            torch.stack([scaled(values) for values in found]).nanmean(dim=0)
-            if self.together
-            else found[0]
-        )
+            values.append(torch.cat([positive[:, None], judged], dim=1))
+        if self.is_single:
+            return values[0]
+        return torch.stack([scaled(judged) for judged in values]).nanmean(dim=0)
 
     def _kl(
         self,
@@ -189,24 +187,23 @@ class Distillation(Loss):
         temperatures: tuple[Tensor, Tensor],
     ) -> Tensor:
         labels = (judged - self.centre) / self.unit
-        known = torch.isfinite(labels)
-        usable = known[:, :1] & known[:, 1:].any(dim=1, keepdim=True)
-        known = known & usable
+        is_judged = torch.isfinite(labels)
+        has_labels = is_judged[:, :1] & is_judged[:, 1:].any(dim=1, keepdim=True)
+        is_judged = is_judged & has_labels
         # What nobody judged is replaced before anything is computed from it, see `weighted_logits`.
-        documents = documents.masked_fill(~known[:, 1:], 0.0)
+        documents = documents.masked_fill(~is_judged[:, 1:], 0.0)
         logits = torch.cat(
             [positive[:, None] / temperatures[0], documents / temperatures[1]], dim=1
         )
-        # A row without labels gets zeros all along, for the sake of finite gradients.
-        removed = ~known & usable
-        told, found = (
-            torch.log_softmax(
-                values.masked_fill(~known, 0.0).masked_fill(removed, -torch.inf), dim=1
-            )
-            for values in (labels / self.label_temperature, logits)
-        )
-        difference = (told - found).masked_fill(~known, 0.0)
-        return (told.exp() * difference).sum(dim=1)
+
+        def log_softmax(values: Tensor) -> Tensor:
+            # A row without labels gets zeros all along, for the sake of finite gradients.
+            values = values.masked_fill(~is_judged, 0.0)
+            return values.masked_fill(~is_judged & has_labels, -torch.inf).log_softmax(dim=1)
+
+        log_labels = log_softmax(labels / self.label_temperature)
+        difference = (log_labels - log_softmax(logits)).masked_fill(~is_judged, 0.0)
+        return (log_labels.exp() * difference).sum(dim=1)
 
 
 def scaled(judged: Tensor) -> Tensor:
@@ -217,20 +214,20 @@ def scaled(judged: Tensor) -> Tensor:
     >>> [round(x, 3) for x in scaled(torch.tensor([[4.0, 1.0, torch.nan, 2.0]]))[0].tolist()]
     [1.0, 0.0, nan, 0.333]
     """
-    known = torch.isfinite(judged)
-    low = judged.masked_fill(~known, torch.inf).amin(dim=1, keepdim=True)
-    high = judged.masked_fill(~known, -torch.inf).amax(dim=1, keepdim=True)
-    return ((judged - low) / (high - low + _LEAST)).masked_fill(~known, torch.nan)
+    is_unknown = ~torch.isfinite(judged)
+    low = judged.masked_fill(is_unknown, torch.inf).amin(dim=1, keepdim=True)
+    high = judged.masked_fill(is_unknown, -torch.inf).amax(dim=1, keepdim=True)
+    return ((judged - low) / (high - low + _EPSILON)).masked_fill(is_unknown, torch.nan)
 
 
 class EntityClassification(Loss):
-    """``(1 - share) · InfoNCE + share · CE``: a linear head tells from a query which entity its positive is about.
+    """``(1 - share) · InfoNCE + share · CE``: a linear head tells a query's entity.
 
-    Only queries go through the head: by that of documents, all that are about one entity would be
-    drawn together, and among them the right one is to be found. Classes are the entities of the
-    training rows, so :meth:`prepare` comes before the first step. All weights of the head begin at
-    0: it draws no embedding anywhere before it has learned something. A row whose positive is about
-    none of the classes has InfoNCE alone.
+    That is the one that its positive is about. Only queries go through the head: by that of
+    documents, all that are about one entity would be drawn together, and among them the right one
+    is to be found. Classes are the entities of the training rows, so :meth:`prepare` comes before
+    the first step. All weights of the head begin at 0: it draws no embedding anywhere before it has
+    learned something. A row whose positive is about none of the classes has InfoNCE alone.
 
     References
     ----------
@@ -240,7 +237,7 @@ class EntityClassification(Loss):
     --------
     >>> from anmi.training.losses.temperature import Temperature
     >>> loss = EntityClassification(Temperature(1.0), EntityOptions(share=0.5), dimensions=2)
-    >>> loss.classify(4)
+    >>> loss.classify(range(4))
     >>> facts = Facts(query=torch.eye(2), about=torch.tensor([3, -1]))
     >>> values = loss(torch.zeros(2), torch.zeros(2, 1), torch.zeros(2, 1), facts)
     >>> [round(x, 4) for x in (2 * values).tolist()]  # log 2 + log 4, log 2
@@ -267,18 +264,18 @@ class EntityClassification(Loss):
         AnmiError
             None is about any.
         """
-        found = sorted({row.about for row in rows} - {-1})
-        if not found:
+        entities = sorted({row.about for row in rows} - {-1})
+        if not entities:
             raise AnmiError(
                 "The loss learns which entity a query is about, and no positive of the training"
                 " rows is known to be about any; train with `sources: mixed` on a collection that"
                 " states facts, or choose another loss."
             )
-        self.classify(found)
+        self.classify(entities)
 
-    def classify(self, entities: int | Sequence[int]) -> None:
-        """Begin with these numbers of entities as classes, or with all below a count."""
-        numbers = torch.arange(entities) if isinstance(entities, int) else torch.tensor(entities)
+    def classify(self, entities: Sequence[int]) -> None:
+        """Begin with these numbers of entities as classes."""
+        numbers = torch.tensor(entities)
         self.classes = torch.full((int(numbers.max()) + 1,), -1)
         self.classes[numbers] = torch.arange(len(numbers))
         self.weight = nn.Parameter(torch.zeros(len(numbers), self.dimensions))
@@ -293,14 +290,15 @@ class EntityClassification(Loss):
         """
         assert facts.query is not None and facts.about is not None and self.weight is not None
         contrastive = infonce(positive, negatives, log_weights, self.temperature(facts))
-        there = (facts.about >= 0) & (facts.about < len(self.classes))
-        label = torch.where(there, self.classes[facts.about.clamp(0, len(self.classes) - 1)], -1)
+        largest = len(self.classes) - 1
+        is_listed = (facts.about >= 0) & (facts.about <= largest)
+        label = torch.where(is_listed, self.classes[facts.about.clamp(0, largest)], -1)
         logits = functional.linear(facts.query, self.weight, self.bias)
         error = functional.cross_entropy(logits, label, ignore_index=-1, reduction="none")
-        known = label >= 0
-        self._accuracy = (logits.detach().argmax(dim=1) == label)[known].float().mean()
+        is_right = logits.detach().argmax(dim=1) == label
+        self._accuracy = is_right[label >= 0].float().mean()
         return (1 - self.options.share) * contrastive + self.options.share * error
 
     def report(self) -> dict[str, Tensor]:
-        """Return the share of the last batch's queries whose entity the head told; NaN where none was to be told."""
+        """Return the share of the last batch's entities that the head told; NaN without any."""
         return {"entity_accuracy": self._accuracy}

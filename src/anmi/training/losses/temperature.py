@@ -95,10 +95,11 @@ class Dual(nn.Module):
 
 
 class Adaptive(nn.Module):
-    """A temperature per query: base · 2 · sigmoid(offset), within [0.01, 0.5], the offset from a small network.
+    """A temperature per query: base · 2 · sigmoid(offset), within [0.01, 0.5].
 
-    The network sees detached embeddings: the temperature is to follow the query, not to move it.
-    Where the clamp holds, only a gradient that leads back from it is let through.
+    A small network gives the offset. It sees detached embeddings: the temperature is to follow the
+    query, not to move it. Where the clamp holds, only a gradient that leads back from it is let
+    through.
 
     Parameters
     ----------
@@ -126,17 +127,15 @@ class Adaptive(nn.Module):
     def forward(self, facts: Facts = NOTHING_KNOWN) -> tuple[Tensor, Tensor]:
         """Return the queries' temperatures twice, [B, 1]."""
         assert facts.query is not None
-        seen = facts.query.detach()
+        features = facts.query.detach()
         if self._with_positive:
             assert facts.document is not None and facts.positive_column is not None
-            seen = torch.cat([seen, facts.document.detach()[facts.positive_column]], dim=1)
+            positives = facts.document.detach()[facts.positive_column]
+            features = torch.cat([features, positives], dim=1)
         if self.log_base.requires_grad:
             _project(self.log_base, HIGHEST_ADAPTIVE)
-        t = _within(
-            self.log_base.exp() * 2 * torch.sigmoid(self.network(seen)),
-            LOWEST_TEMPERATURE,
-            HIGHEST_ADAPTIVE,
-        )
+        t = self.log_base.exp() * 2 * torch.sigmoid(self.network(features))
+        t = _within(t, LOWEST_TEMPERATURE, HIGHEST_ADAPTIVE)
         self._last = t.detach().mean()
         return t, t
 
@@ -151,7 +150,7 @@ class Adaptive(nn.Module):
 
 
 def build_temperature(options: parts.TemperatureOptions, dimensions: int = 0) -> nn.Module:
-    """Return the temperature that ``options`` describe; the adaptive one needs the ``dimensions`` of embeddings."""
+    """Return the temperature that ``options`` describe; ``dimensions`` are those of embeddings."""
     match options:
         case parts.FixedTemperature():
             return Temperature(options.value)
@@ -163,16 +162,17 @@ def build_temperature(options: parts.TemperatureOptions, dimensions: int = 0) ->
 
 
 def _within(t: Tensor, low: float, high: float) -> Tensor:
-    """Clamp, but keep the gradient that leads back: a query clamped without any would be stuck there."""
+    """Clamp, but keep the gradient that leads back: a query without any would be stuck there."""
     if t.requires_grad:
         below = t.detach() < low
         above = t.detach() > high
+
         # A positive gradient lowers t when descended along.
-        t.register_hook(  # type: ignore[no-untyped-call]
-            lambda gradient: gradient.masked_fill(
-                (below & (gradient > 0)) | (above & (gradient < 0)), 0.0
-            )
-        )
+        def let_back(gradient: Tensor) -> Tensor:
+            leads_out = (below & (gradient > 0)) | (above & (gradient < 0))
+            return gradient.masked_fill(leads_out, 0.0)
+
+        t.register_hook(let_back)  # type: ignore[no-untyped-call]
     return t + (t.clamp(low, high) - t).detach()
 
 
