@@ -24,7 +24,6 @@ from anmi.retrieval.index import term_table
 from anmi.retrieval.sparse.model import inference_free
 from anmi.selection.recipe import recipe_book
 from anmi.store import Store
-from anmi.training.objective import query_weights
 
 COUNT = 38
 WORDS = [f"w{i}" for i in range(3 * COUNT)]
@@ -224,7 +223,7 @@ def test_weights_of_queries_are_learned_or_stay_their_idf(train: Any, learned: b
     start = inference_free(
         load_encoder(made["training_summary"]["encoder"], Path()), document_texts(old)
     )
-    before = query_weights(start).numpy()
+    before = start[0].sub_modules["query"][0].weight.detach().numpy()
     assert np.array_equal(table.weights, before) is not learned
 
 

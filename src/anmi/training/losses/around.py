@@ -1,4 +1,4 @@
-"""Losses around others: adapted to hardness (HANS), or with a and b of SimANS learned."""
+"""Losses around others: hardness-adaptive (methods §4), or learning the draw (methods §3.5)."""
 
 from __future__ import annotations
 
