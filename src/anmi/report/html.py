@@ -24,13 +24,13 @@ from anmi.retrieval.kinds import in_words
 
 
 class Toned(str):
-    """A cell whose last line has a colour: that of a gain, ``good``, or of a loss, ``bad``, where either is certain."""
+    """A cell whose last line has the colour of a gain, ``good``, or of a loss, ``bad``."""
 
     tone = ""
 
 
 class Section(NamedTuple):
-    """A part of a page: sentences, a table (what follows the first line of a cell is set small), figures, a note."""
+    """Sentences, a table, figures and a note; later lines of a cell are set small."""
 
     title: str
     sentences: Sequence[str] = ()
@@ -38,6 +38,11 @@ class Section(NamedTuple):
     rows: Sequence[Sequence[str]] = ()
     figures: Sequence[Figure | None] = ()
     note: str = ""
+
+    @property
+    def has_content(self) -> bool:
+        """Whether there is more than a header and a note."""
+        return bool(self.sentences or self.rows or any(self.figures))
 
 
 def page(**values: Any) -> str:
@@ -73,7 +78,7 @@ def _plotly() -> str:
 
 
 def packed(text: str) -> str:
-    """Return a text compressed and in base64, which no text can break out of; equal texts give equal results.
+    """Return a text compressed and in base64, which no text can break out of.
 
     The page's script has it back by ``unpacked``.
 
@@ -86,7 +91,7 @@ def packed(text: str) -> str:
 
 
 def embedded(figure: Figure) -> Markup:
-    """Return the specification of a figure as JSON that cannot end the script element it stands in."""
+    """Return the specification of a figure as JSON that cannot end its script element."""
     spec = json.dumps(figure.spec, allow_nan=False)
     for character in "<>&":
         spec = spec.replace(character, f"\\u{ord(character):04x}")
@@ -99,196 +104,224 @@ _LINKING: Final = {
 }
 
 
-def render(found: Mapping[str, Any]) -> str:
+def render(artifacts: Mapping[str, Any]) -> str:
     """Return the report as one self-contained HTML document.
 
-    By name it is given the inputs of the node ``render_report``: artifacts, and the parameters
-    encoder and recipe.
+    ``artifacts`` are the inputs of the node ``render_report`` by name, the parameters encoder and
+    recipe among them.
     """
-    results = found["results"]
-    info = found["collection_info"]
-    recipe = found["recipe"]
-    measured, compared = (pd.DataFrame(results[name]) for name in ("rows", "comparisons"))
-    facts = {"collection": info["collection"], "recipe": recipe, "encoder": found["encoder"]}
-    facts["prompts"] = _prompts(found["training_summary"], found["encoder_info"])
-    facts["marks"] = results.get("marks")
-    counts = {
-        "documents": info["documents"],
-        **{f"{split} queries": count for split, count in info["queries"].items()},
+    results = artifacts["results"]
+    info = artifacts["collection_info"]
+    recipe = artifacts["recipe"]
+    metrics, comparisons = (pd.DataFrame(results[name]) for name in ("rows", "comparisons"))
+    counts = {"documents": info["documents"]}
+    counts |= {f"{split} queries": count for split, count in info["queries"].items()}
+    counts["training rows"] = len(artifacts["training_rows"])
+    facts = {
+        "collection": info["collection"],
+        "recipe": recipe,
+        "encoder": artifacts["encoder"],
+        "prompts": _prompts(artifacts["training_summary"], artifacts["encoder_info"]),
+        "marks": results.get("marks"),
+        **{name: f"{count:,}" for name, count in counts.items()},
     }
-    facts |= {
-        name: f"{count:,}"
-        for name, count in (*counts.items(), ("training rows", len(found["training_rows"])))
-    }
-    notices = [words.composition(results.get("search")), *words.notices(results, measured)]
-    hidden = ("reliability", "judges", "models")
-    parameters = {
-        "collection": info,
-        "mining encoder": found["encoder_info"],
-        "training": found["training_summary"],
-    } | {
-        name.replace("fused_", "fused "): {
-            key: value for key, value in found[name].items() if key not in hidden
-        }
-        for name in ("cross_encoder", "fused_judge")
-    }
-    sections = _sections(found, measured, compared)
+    notices = [words.composition(results.get("search")), *words.notices(results, metrics)]
+    sections = _sections(artifacts, metrics, comparisons)
+    run_id = str(results.get("run") or "")
     return page(
         title=f"{recipe} on {info['collection']}",
-        where=words.where(
-            info["collection"], recipe, str(results.get("run") or ""), results["date"]
-        ),
+        where=words.where(info["collection"], recipe, run_id, results["date"]),
         facts={name: fact for name, fact in facts.items() if fact},
-        verdict=re.sub("p ([<=]) ", "p\u00a0\\1\u00a0", words.verdict(measured, compared)),
-        sentences=[*filter(None, notices)],
-        sections=[
-            section
-            for section in sections
-            if section.sentences or section.rows or any(section.figures)
-        ],
+        verdict=re.sub("p ([<=]) ", "p\u00a0\\1\u00a0", words.verdict(metrics, comparisons)),
+        sentences=[notice for notice in notices if notice],
+        sections=[section for section in sections if section.has_content],
         versions=" · ".join(f"{name} {value}" for name, value in results["versions"].items()),
-        parameters=json.dumps(parameters, indent=2, ensure_ascii=False, default=str),
+        parameters=json.dumps(_parameters(artifacts), indent=2, ensure_ascii=False, default=str),
     )
+
+
+def _parameters(artifacts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page lists of settings and summaries."""
+    parameters = {
+        "collection": artifacts["collection_info"],
+        "mining encoder": artifacts["encoder_info"],
+        "training": artifacts["training_summary"],
+    }
+    for name, title in (("cross_encoder", "cross_encoder"), ("fused_judge", "fused judge")):
+        parameters[title] = {
+            key: value
+            for key, value in artifacts[name].items()
+            if key not in ("reliability", "judges", "models")
+        }
+    return parameters
 
 
 def _prompts(training_summary: Mapping[str, Any], encoder_info: Mapping[str, Any]) -> str:
-    """Say what the encoder was trained and measured with, and what was mined with where that is something else."""
-    trained, mined = (part.get("prompts") for part in (training_summary, encoder_info))
+    """Return the prompts of training and evaluation, and those of mining where they differ."""
+    trained = training_summary.get("prompts")
+    mined = encoder_info.get("prompts")
     texts = [in_words(trained)] if trained else []
-    return "; ".join(texts + ([f"mining: {in_words(mined)}"] if mined and mined != trained else []))
+    if mined and mined != trained:
+        texts.append(f"mining: {in_words(mined)}")
+    return "; ".join(texts)
 
 
 def _sections(
-    found: Mapping[str, Any], results: pd.DataFrame, comparisons: pd.DataFrame
+    artifacts: Mapping[str, Any], metrics: pd.DataFrame, comparisons: pd.DataFrame
 ) -> Iterator[Section]:
-    # The search of all parts comes first.
-    names = words.systems(results)[::-1]
+    """Yield the sections in the order of the page; some have nothing to show."""
+    results = artifacts["results"]
+    summary = artifacts["selection_summary"]
+    yield _results(metrics, comparisons)
+    yield _buckets(results, metrics, comparisons)
     yield Section(
-        "Results",
-        [] if names else ["No test query was asked, so there are no results."],
-        ["system", *map(words.metric_name, words.HEADLINE_METRICS)],
-        [
-            [
-                words.system_name(name),
-                *(_result(results, comparisons, name, of) for of in words.HEADLINE_METRICS),
-            ]
-            for name in names
+        "Parts of the search",
+        header=words.PART_COLUMNS,
+        rows=words.part_rows(results.get("search")),
+        note="nDCG@10 is that of dev queries: of the part alone, and of the search without it. The"
+        " time of a query is the median on the machine of the run; MB are those of index and"
+        " model.",
+    )
+    yield from _mined(summary, results["false_negatives"])
+    yield Section(
+        "Scores of positives, kept and rejected candidates",
+        figures=figures.distributions(summary["distributions"]),
+    )
+    yield _judges(artifacts)
+    yield _language_model(artifacts["llm_judge"])
+    hardness = artifacts["hardness_results"]
+    profile = figures.hardness(hardness.get("profile", ()), str(hardness.get("metric", "")))
+    yield Section(
+        "By the hardness of queries",
+        figures=[profile],
+        note="Hardness depends on the text alone: its length, the variety of its characters, its"
+        " punctuation and words of another script or language.",
+    )
+    by_dimensions = artifacts["dimension_metrics"].items()
+    yield Section(
+        "By the number of dimensions",
+        header=[f"dimensions of {artifacts['recipe']}", words.metric_name("ndcg@10")],
+        rows=[[size, f"{value:.3f}"] for size, value in by_dimensions],
+    )
+    yield _pseudo_queries(artifacts["pseudo_query_summary"])
+    log = artifacts["training_log"]
+    yield Section(
+        "Training",
+        figures=[
+            figures.alphas(artifacts["training_summary"]),
+            figures.training(log),
+            figures.sources(log),
+            figures.latent_neighbours(artifacts["latent_neighbours"]),
         ],
-        [figures.metrics(results)],
+    )
+    knowledge = artifacts["knowledge_metrics"]
+    neighbours = artifacts["neighbours"]
+    shares = neighbours.get("shares") or {}
+    tested = {system: values for system, values in knowledge.items() if "factuality" in values}
+    # An entity is more than the one document about it only where the shares differ.
+    if tested or len(set(shares.values())) > 1:
+        yield _facts(tested)
+        yield _entities(knowledge, neighbours, shares)
+
+
+def _results(metrics: pd.DataFrame, comparisons: pd.DataFrame) -> Section:
+    """Return the headline metrics of every system, the search of all parts first."""
+    rows = []
+    for system in words.systems(metrics)[::-1]:
+        cells = [_result(metrics, comparisons, system, name) for name in words.HEADLINE_METRICS]
+        rows.append([words.system_name(system), *cells])
+    return Section(
+        "Results",
+        [] if rows else ["No test query was asked, so there are no results."],
+        ["system", *map(words.metric_name, words.HEADLINE_METRICS)],
+        rows,
+        [figures.metrics(metrics)],
         "Below each value stands its 95 % interval over queries (bootstrap). Δ is the difference"
         " from zero-shot on the same queries, with the p-value of a paired permutation test.",
     )
-    counts = words.bucket_counts(results)
-    by_name = {
-        name: [_value(words.lookup(results, name, words.METRIC, of)) for of in counts]
-        for name in names
-    }
-    yield Section(
+
+
+def _buckets(
+    results: Mapping[str, Any], metrics: pd.DataFrame, comparisons: pd.DataFrame
+) -> Section:
+    """Return nDCG@10 by what training saw of a query's relevant documents."""
+    counts = words.bucket_counts(metrics)
+    rows = []
+    for system in words.systems(metrics)[::-1] if counts else ():
+        cells = [_value(words.lookup(metrics, system, words.METRIC, bucket)) for bucket in counts]
+        rows.append([words.system_name(system), *cells])
+    sentences = [results.get("new_documents"), words.warning(metrics, comparisons)]
+    return Section(
         "Labelled, unlabelled and new documents",
-        [
-            *filter(
-                None, [found["results"].get("new_documents"), words.warning(results, comparisons)]
-            )
-        ],
-        ["system", *(words.bucket_name(name, count) for name, count in counts.items())],
-        [[words.system_name(name), *values] for name, values in by_name.items() if counts],
-        [figures.buckets(results)],
+        [sentence for sentence in sentences if sentence],
+        ["system", *(words.bucket_name(bucket, count) for bucket, count in counts.items())],
+        rows,
+        [figures.buckets(metrics)],
         "nDCG@10. Labelled: a training label names one of the query's relevant documents. New:"
         " mining and training saw none of them, as with documents that come later. Pseudo: made of"
         " new documents, beside too few labelled queries. Unlabelled: all other queries.",
     )
-    yield Section(
-        "Parts of the search",
-        [],
-        words.PART_COLUMNS,
-        words.part_rows(found["results"].get("search")),
-        [],
-        "nDCG@10 is that of dev queries: of the part alone, and of the search without it. The time"
-        " of a query is the median on the machine of the run; MB are those of index and model.",
-    )
-    yield from _mined(found["selection_summary"], found["results"]["false_negatives"])
-    shown = figures.distributions(found["selection_summary"]["distributions"])
-    yield Section("Scores of positives, kept and rejected candidates", figures=shown)
-    judges = words.judge_entries(found["cross_encoder"], found["fused_judge"])
-    yield Section(
+
+
+def _judges(artifacts: Mapping[str, Any]) -> Section:
+    entries = words.judge_entries(artifacts["cross_encoder"], artifacts["fused_judge"])
+    return Section(
         "Judges",
-        [],
-        ["judge", "AUC", "calibration error", "judged pairs", "calibrated by"],
-        [_judge(name, entry) for name, entry in judges.items()],
-        figures.judges(judges),
-        "AUC: how often a judge scores a document labelled relevant above one that is not."
+        header=["judge", "AUC", "calibration error", "judged pairs", "calibrated by"],
+        rows=[_judge(name, entry) for name, entry in entries.items()],
+        figures=figures.judges(entries),
+        note="AUC: how often a judge scores a document labelled relevant above one that is not."
         " Calibration error: mean distance between the probabilities a judge gives and the shares"
         " observed.",
     )
-    llm = found["llm_judge"]
-    read = [
+
+
+def _language_model(summary: Mapping[str, Any]) -> Section:
+    rows = [
         [
-            row["query"],
-            row["snippet"] or "–",
-            f"{row['grade']:.0f}",
-            f"{row['before']:.2f}",
-            f"{row['after']:.2f}",
+            example["query"],
+            example["snippet"] or "–",
+            f"{example['grade']:.0f}",
+            f"{example['before']:.2f}",
+            f"{example['after']:.2f}",
         ]
-        for row in llm.get("examples", ())
+        for example in summary.get("examples", ())
     ]
-    header = ["query", "quoted from the document", "grade", "P before", "P after"]
-    yield Section("Read by a language model", list(filter(None, [llm.get("said")])), header, read)
-    hardness = found["hardness_results"]
-    metric = str(hardness.get("metric", ""))
-    yield Section(
-        "By the hardness of queries",
-        figures=[figures.hardness(hardness.get("profile", ()), metric)],
-        note="Hardness depends on the text alone: its length, the variety of its characters, its"
-        " punctuation and words of another script or language.",
+    return Section(
+        "Read by a language model",
+        [summary["said"]] if summary.get("said") else [],
+        ["query", "quoted from the document", "grade", "P before", "P after"],
+        rows,
     )
-    by_dimensions = [[size, f"{value:.3f}"] for size, value in found["dimension_metrics"].items()]
-    yield Section(
-        "By the number of dimensions",
-        [],
-        [f"dimensions of {found['recipe']}", words.metric_name("ndcg@10")],
-        by_dimensions,
-    )
-    yield _pseudo_queries(found["pseudo_query_summary"])
-    drawn = [
-        figures.alphas(found["training_summary"]),
-        figures.training(found["training_log"]),
-        figures.sources(found["training_log"]),
-        figures.latent_neighbours(found["latent_neighbours"]),
-    ]
-    yield Section("Training", figures=drawn)
-    yield from _facts(found["knowledge_metrics"], found["neighbours"])
 
 
 def _mined(
     selection: Mapping[str, Any], false_negatives: Mapping[str, Any] | None
 ) -> Iterator[Section]:
+    """Yield what became of the candidates, and where the negatives came from."""
     truth = "; ".join(map(str.strip, words.false_negatives_lines(false_negatives)))
-    sentences = [
-        f"{text[0].upper()}{text[1:]}."
-        for text in (truth, expected_sentence(selection.get("expected")))
-        if text
-    ]
-    steps = [
-        ["\n".join(filter(None, row[:2])), *row[2:]]
-        for row in words.funnel_rows(selection["funnel"])
-    ]
-    drawn = [
-        figures.funnel(selection["funnel"]),
-        figures.relevance_by_nearness(selection.get("by_nearness")),
-    ]
+    texts = [truth, expected_sentence(selection.get("expected"))]
+    rows = []
+    for step, rule, *cells in words.funnel_rows(selection["funnel"]):
+        rows.append([f"{step}\n{rule}" if rule else step, *cells])
     yield Section(
         "From candidates to negatives",
-        sentences,
+        [f"{text[0].upper()}{text[1:]}." for text in texts if text],
         ["step", "candidates", "share", "queries"],
-        steps,
-        [*drawn, figures.elo_gap(selection["gaps"].get("elo") or {})],
+        rows,
+        [
+            figures.funnel(selection["funnel"]),
+            figures.relevance_by_nearness(selection.get("by_nearness")),
+            figures.elo_gap(selection["gaps"].get("elo") or {}),
+        ],
         "kedro anmi explain QUERY shows what became of each candidate of a query.",
     )
-    origins = [
-        [f"{kind}: {name}", *cells]
-        for kind, name, *cells in words.origin_rows(selection.get("origins") or {})
-    ]
-    yield Section("Where the negatives came from", [], ["origin", "negatives", "share"], origins)
+    origins = words.origin_rows(selection.get("origins") or {})
+    yield Section(
+        "Where the negatives came from",
+        header=["origin", "negatives", "share"],
+        rows=[[f"{kind}: {name}", *cells] for kind, name, *cells in origins],
+    )
 
 
 def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
@@ -296,10 +329,9 @@ def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
     rows = []
     for kind, counts in kinds.items():
         dropped = sorted((counts.get("dropped") or {}).items(), key=lambda item: -item[1])
-        reasons = (
-            ", ".join(f"{reason.replace('_', ' ')} {count:,}" for reason, count in dropped) or "–"
-        )
-        rows.append([kind, f"{counts['made']:,}", f"{counts['kept']:,}", reasons])
+        reasons = [f"{reason.replace('_', ' ')} {count:,}" for reason, count in dropped]
+        cells = [f"{counts['made']:,}", f"{counts['kept']:,}", ", ".join(reasons) or "–"]
+        rows.append([kind, *cells])
     if not rows:
         return Section("What the corpus taught")
     sentence = (
@@ -310,103 +342,92 @@ def _pseudo_queries(summary: Mapping[str, Any]) -> Section:
     return Section("What the corpus taught", [sentence], ["kind", "made", "kept", "dropped"], rows)
 
 
-def _facts(
-    knowledge: Mapping[str, Mapping[str, Any]], neighbours: Mapping[str, Any]
-) -> Iterator[Section]:
-    """Yield what a graph lets one measure: how well facts differ from false variants, and which entity is found."""
-    shares = neighbours.get("shares") or {}
-    tested = {
-        system: measured for system, measured in knowledge.items() if "factuality" in measured
-    }
-    # An entity is more than the one document about it only where the shares differ.
-    if not tested and len(set(shares.values())) <= 1:
-        return
-    kinds = dict.fromkeys(kind for measured in tested.values() for kind in measured["factuality"])
+def _facts(tested: Mapping[str, Mapping[str, Any]]) -> Section:
+    """Return how well systems tell facts from false variants."""
+    kinds = dict.fromkeys(kind for values in tested.values() for kind in values["factuality"])
     rows = []
-    for kind in ("", *kinds):
-        cells = [_of_kind(measured, kind) for measured in tested.values()]
-        rows.append(
-            [
-                kind or "all false kinds",
-                *(_value(cell, name) for cell in cells for name in ("auc", "paired")),
-            ]
-        )
-    columns = [
-        f"{words.system_name(system)}: {name}"
-        for system in tested
-        for name in ("AUC", "own nearer")
-    ]
-    yield Section(
+    for kind in ("", *kinds) if tested else ():
+        row = [kind or "all false kinds"]
+        for values in tested.values():
+            entry = _of_kind(values, kind)
+            row += [_value(entry, "auc"), _value(entry, "paired")]
+        rows.append(row)
+    header = ["kind"]
+    for system in tested:
+        name = words.system_name(system)
+        header += [f"{name}: AUC", f"{name}: own nearer"]
+    return Section(
         "Facts: the own document against false variants of it",
-        [],
-        ["kind", *columns],
-        rows if tested else [],
-        note=(
-            "AUC: how often the similarity of a held-out query to its own document lies above that"
-            " of any query to a variant. Own nearer: how often the own document is nearer to its"
-            " query than a variant. A half is chance."
-        ),
+        header=header,
+        rows=rows,
+        note="AUC: how often the similarity of a held-out query to its own document lies above that"
+        " of any query to a variant. Own nearer: how often the own document is nearer to its"
+        " query than a variant. A half is chance.",
     )
-    linked = [
-        [
-            words.system_name(system),
-            *(_value(measured, name) for name in _LINKING),
-            f"{measured['linking_queries']:,}",
+
+
+def _entities(
+    knowledge: Mapping[str, Mapping[str, Any]],
+    neighbours: Mapping[str, Any],
+    shares: Mapping[str, float],
+) -> Section:
+    """Return how well systems find entities rather than documents."""
+    rows = []
+    for system, values in knowledge.items():
+        cells = [_value(values, name) for name in _LINKING]
+        rows.append([words.system_name(system), *cells, f"{values['linking_queries']:,}"])
+    sentences = []
+    if neighbours.get("queries"):
+        near = {name: f"{100 * share:.1f}\u00a0%" for name, share in shares.items()}
+        sentences = [
+            f"Of the {neighbours['depth']} nearest documents of {neighbours['queries']:,} queries"
+            f" {near['right']} are labelled relevant, {near['entails']} state all facts of a"
+            f" relevant one, and {near['same_uri']} are about the right entity."
         ]
-        for system, measured in knowledge.items()
-    ]
-    near = {name: f"{100 * share:.1f}\u00a0%" for name, share in shares.items()}
-    sentence = (
-        f"Of the {neighbours['depth']} nearest documents of {neighbours['queries']:,} queries"
-        f" {near['right']} are labelled relevant, {near['entails']} state all facts of a relevant"
-        f" one, and {near['same_uri']} are about the right entity."
-        if neighbours.get("queries")
-        else ""
-    )
-    yield Section(
+    return Section(
         "Entities: whose document is found",
-        [sentence] if sentence else [],
+        sentences,
         ["system", *_LINKING.values(), "queries"],
-        linked,
-        note=(
-            "Documents found are replaced by the entity they are about, each entity at its first"
-            " document."
-        ),
+        rows,
+        note="Documents found are replaced by the entity they are about, each entity at its first"
+        " document.",
     )
 
 
-def _of_kind(found: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def _of_kind(values: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Return the metrics of a kind of false variants; those of all kinds where it is empty."""
     if kind:
-        return dict(found["factuality"].get(kind) or {})
-    return {name.removeprefix("factuality_"): value for name, value in found.items()}
+        return dict(values["factuality"].get(kind) or {})
+    return {name.removeprefix("factuality_"): value for name, value in values.items()}
 
 
 def _result(results: pd.DataFrame, comparisons: pd.DataFrame, system: str, metric: str) -> str:
-    change = (
-        None if system == words.ZERO_SHOT else words.difference(comparisons, system, metric=metric)
-    )
+    """Write a metric of a system, and below it the difference from zero-shot."""
     value = _value(words.lookup(results, system, metric))
+    if system == words.ZERO_SHOT:
+        return value
+    change = words.difference(comparisons, system, metric=metric)
     if not change:
         return value
-    cell = Toned(
-        f"{value}\nΔ {words.signed(change['difference'])}, {words.p_value(change['p_value'])}"
-    )
-    cell.tone = "good" if change["low"] > 0 else "bad" if change["high"] < 0 else ""
+    difference = words.signed(change["difference"])
+    cell = Toned(f"{value}\nΔ {difference}, {words.p_value(change['p_value'])}")
+    if change["low"] > 0:
+        cell.tone = "good"
+    elif change["high"] < 0:
+        cell.tone = "bad"
     return cell
 
 
-def _value(found: Mapping[str, Any] | None, name: str = "value") -> str:
+def _value(values: Mapping[str, Any] | None, name: str = "value") -> str:
     """Write a value, and below it its interval."""
-    value = (found or {}).get(name)
-    if found is None or value is None or not math.isfinite(value):
+    value = (values or {}).get(name)
+    if values is None or value is None or not math.isfinite(value):
         return "–"
-    ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
-    low, high = (found.get(end) for end in ends)
-    return (
-        f"{value:.3f}"
-        if low is None or high is None
-        else f"{value:.3f}\n{words.between(low, high)}"
-    )
+    prefix = "" if name == "value" else f"{name}_"
+    low, high = (values.get(f"{prefix}{bound}") for bound in ("low", "high"))
+    if low is None or high is None:
+        return f"{value:.3f}"
+    return f"{value:.3f}\n{words.between(low, high)}"
 
 
 def _judge(name: str, entry: Mapping[str, Any]) -> list[str]:
