@@ -70,12 +70,12 @@ def test_every_candidate_tells_the_rule_that_decided() -> None:
             "top",
         ]
     )
-    found = explain(block, CORPUS, wanted=2)
+    found = explain(block, CORPUS, negatives_wanted=2)
     unsafe = ("unsafe", "max_ratio: dense ≥ 0.95 of the positive's (dense ≥ 0.76)")
     assert verdicts(found)[:2] == [unsafe, unsafe]
     assert {verdict for verdict, _ in verdicts(found)[2:]} == {"unwanted"}
     block = selected([{"max_ratio": {"max_ratio": 0.95}}, {"top": {"by": "dense"}}])
-    assert verdicts(explain(block, CORPUS, wanted=2))[2:] == [
+    assert verdicts(explain(block, CORPUS, negatives_wanted=2))[2:] == [
         ("negative", "choice 1 of 2"),
         ("negative", "choice 2 of 2"),
         ("not drawn", "2 taken before it"),
@@ -85,11 +85,11 @@ def test_every_candidate_tells_the_rule_that_decided() -> None:
 
 def test_what_is_left_although_too_few_were_taken_had_no_value_to_be_drawn_by() -> None:
     unknown = row(columns={"dense": np.where(DENSE < 0.7, np.nan, DENSE)})
-    found = explain(selected([{"top": {"by": "dense"}}], 5, unknown), CORPUS, wanted=5)
+    found = explain(selected([{"top": {"by": "dense"}}], 5, unknown), CORPUS, negatives_wanted=5)
     assert [verdict for verdict, _ in verdicts(found)] == ["negative"] * 3 + ["not drawn"] * 3
     assert found["candidates"][-1]["why"] == "the sampler had no value for it"
     assert found["candidates"][-1]["scores"]["dense"] is None
-    assert explain(row(), CORPUS, wanted=0)["candidates"][0]["why"] == "the recipe draws none"
+    assert explain(row(), CORPUS, negatives_wanted=0)["candidates"][0]["why"] == "the recipe draws none"
 
 
 def test_a_dropped_query_tells_step_rule_and_figures() -> None:

@@ -39,7 +39,7 @@ _ID: Final = 200
 def _table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
 ) -> Table:
-    """Return a table, of whose columns the first ones are texts and the others numbers; texts are no markup."""
+    """Return a table whose first columns are texts, the others numbers; texts are no markup."""
     table = Table(title=escape(title), title_justify="left")
     for place, name in enumerate(columns):
         table.add_column(escape(name), justify="left" if place < left else "right", overflow="fold")
@@ -107,7 +107,7 @@ def rejections_table(funnel: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return what each part of the collection gave, from :class:`anmi.evaluation.diagnostics.BySource`."""
+    """Return what each source gave, from :class:`anmi.evaluation.diagnostics.BySource`."""
     cells = [
         [
             str(row["source"]),
@@ -144,7 +144,7 @@ def source_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
-    """Return where the negatives came from: by source, and by tier of the back-off where there are several."""
+    """Return where the negatives came from: by source, and by tier of the back-off."""
     columns = ("by", "origin", "negatives", "share")
     return _table("Where the negatives came from", columns, words.origin_rows(origins), 2)
 
@@ -156,9 +156,11 @@ def expected_sentence(expected: Mapping[str, Any] | None) -> str:
 
     Examples
     --------
-    >>> expected_sentence({"share": 0.021, "low": 0.01, "high": 0.042, "judged": 150, "total": 150, "doubtful": 30})
+    >>> interval = {"share": 0.021, "low": 0.01, "high": 0.042}
+    >>> expected_sentence(interval | {"judged": 150, "total": 150, "doubtful": 30})
     'The judge expects 2.1 % (1 to 4.2) of 150 negatives to be relevant; 30 were taken in doubt'
-    >>> expected_sentence({"share": 0.2, "low": 0.1, "high": 0.4, "judged": 9, "doubtful": 0, "warning": "many"})
+    >>> interval = {"share": 0.2, "low": 0.1, "high": 0.4}
+    >>> expected_sentence(interval | {"judged": 9, "doubtful": 0, "warning": "many"})
     'The judge expects 20 % (10 to 40) of 9 negatives to be relevant. Warning: many'
     """
     if not expected:
@@ -247,7 +249,7 @@ def audited(recipes: pd.DataFrame) -> list[tuple[str, ...]]:
 
 
 def judges_table(judges: pd.DataFrame) -> Table:
-    """Return every judgment with its AUC, the best first, from :func:`anmi.evaluation.audit.audit_judges`."""
+    """Return every judgment with its AUC, the best first, from an audit of judges."""
     rows = []
     for row in judges.to_dict("records"):
         measured = f"{row['auc']:.3f}", words.between(row["auc_low"], row["auc_high"])

@@ -1,4 +1,4 @@
-"""What became of one query's candidates and why: as JSON-like documents, and as the tables of `kedro anmi explain`."""
+"""What became of one query's candidates and why, as documents and as tables."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def explain(
     fused: Mapping[str, Any] | None = None,
     query: str = "",
     seed: int = 0,
-    wanted: int | None = None,
+    negatives_wanted: int | None = None,
 ) -> dict[str, Any]:
     """Say of each candidate of a query what was measured and what was decided, by which rule.
 
@@ -73,11 +73,11 @@ def explain(
         ``document_id, title, text``; a document's index is its row.
     fused
         The artifact ``fused_judge``; without it, or without its evidence in the block, no evidence
-        is told.
+        is shown.
     query, seed
         Its text and the seed of the run, which say whose coefficients judged it.
-    wanted
-        Negatives the recipe asks for.
+    negatives_wanted
+        Negatives that the recipe asks for.
 
     Returns
     -------
@@ -91,54 +91,70 @@ def explain(
         ``tier``, and under ``evidence`` what each kind adds to the log-odds. Numbers that were not
         measured are None.
     """
-    legend = row.legend
-    rules = row.rules
-    dropped = legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else ""
-    why_dropped = rules[dropped].text if dropped in rules else ""
-    parts = {}
+    dropping_step = row.legend[row.query_verdict[0]] if row.query_verdict[0] != OPEN else ""
+    dropped = None
+    if dropping_step:
+        rule = row.rules[dropping_step].text if dropping_step in row.rules else ""
+        dropped = {"step": dropping_step, "rule": rule}
+    log_odds: dict[str, Any] = {}
     if fused and fused.get("models") and {*EVIDENCE} <= {*row.columns, NETWORK}:
-        parts = contributions(row, dict(fused), fold_of_query(fused, query, seed))
-    chosen = int(row.negatives.sum())
+        log_odds = contributions(row, dict(fused), fold_of_query(fused, query, seed))
+    negative_count = int(row.negatives.sum())
     candidates = []
-    for place in np.flatnonzero(row.filled[0]):
-        name = legend[row.verdict[0, place]]
-        choice, tier = (
-            _plain(row.columns[n][0, place]) if n in row.columns else None
-            for n in ("choice", "tier")
-        )
-        rule = rules.get(name)
-        entry = {
-            "place": int(place) + 1,
-            **_document(corpus, row.documents[0, place]),
-            "source": [source for source, bit in SOURCES.items() if row.source[0, place] & bit],
-            "scores": _scores(row, place),
-            "verdict": rule.kind if rule else "rejected",
-            "step": name,
-            "rule": rule.text if rule else "",
-            "here": in_numbers(rule.text, row, place) if rule else "",
-            "weight": _plain(row.weight[0, place]),
-            "choice": None if choice is None else int(choice),
-            "tier": None if tier is None else TIERS[int(tier)],
-            "evidence": {n: _plain(part[0, place]) for n, part in parts.items()},
+    for place in np.flatnonzero(row.filled[0]).tolist():
+        candidate = _candidate(row, place, corpus, dropped)
+        candidate["evidence"] = {
+            kind: _plain(values[0, place]) for kind, values in log_odds.items()
         }
-        if row.verdict[0, place] == NEGATIVE:
-            entry |= {"verdict": "negative", "step": ""}
-        elif row.verdict[0, place] == OPEN:
-            verdict = "query dropped" if dropped else "not drawn"
-            entry |= {"verdict": verdict, "step": dropped, "rule": why_dropped}
-        candidates.append(entry | {"why": _why(entry, chosen, wanted)})
-    positives = [
-        _document(corpus, document)
-        | {"scores": {n: _plain(c[0, place]) for n, c in row.positive_columns.items()}}
-        for place, document in enumerate(row.positives[0])
-        if document != PADDING
-    ]
-    figures = {name: _plain(values[0]) for name, values in row.query_columns.items()}
-    entry = {
-        "dropped": {"step": dropped, "rule": why_dropped} if dropped else None,
-        "figures": figures,
+        candidate["why"] = _why(candidate, negative_count, negatives_wanted)
+        candidates.append(candidate)
+    positives = []
+    for number, document in enumerate(row.positives[0]):
+        if document == PADDING:
+            continue
+        columns = row.positive_columns.items()
+        scores = {name: _plain(values[0, number]) for name, values in columns}
+        positives.append(_document(corpus, document) | {"scores": scores})
+    return {
+        "dropped": dropped,
+        "figures": {name: _plain(values[0]) for name, values in row.query_columns.items()},
+        "positives": positives,
+        "count": len(candidates),
+        "candidates": candidates,
     }
-    return entry | {"positives": positives, "count": len(candidates), "candidates": candidates}
+
+
+def _candidate(
+    row: Candidates, place: int, corpus: pd.DataFrame, dropped: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """Return what was measured of a candidate, and the rule that decided on it."""
+    code = row.verdict[0, place]
+    step = row.legend[code]
+    rule = row.rules.get(step)
+    choice, tier = (
+        _plain(row.columns[name][0, place]) if name in row.columns else None
+        for name in ("choice", "tier")
+    )
+    candidate = {
+        "place": place + 1,
+        **_document(corpus, row.documents[0, place]),
+        "source": [source for source, bit in SOURCES.items() if row.source[0, place] & bit],
+        "scores": _scores(row, place),
+        "verdict": rule.kind if rule else "rejected",
+        "step": step,
+        "rule": rule.text if rule else "",
+        "here": in_numbers(rule.text, row, place) if rule else "",
+        "weight": _plain(row.weight[0, place]),
+        "choice": None if choice is None else int(choice),
+        "tier": None if tier is None else TIERS[int(tier)],
+    }
+    if code == NEGATIVE:
+        candidate |= {"verdict": "negative", "step": ""}
+    elif code == OPEN and dropped:
+        candidate |= {"verdict": "query dropped", **dropped}
+    elif code == OPEN:
+        candidate |= {"verdict": "not drawn", "step": "", "rule": ""}
+    return candidate
 
 
 def fold_of_query(fused: Mapping[str, Any], query: str, seed: int) -> int:
@@ -167,20 +183,17 @@ def _scores(row: Candidates, place: Any) -> dict[str, float | None]:
     return scores
 
 
-def _why(candidate: Mapping[str, Any], negatives: int, wanted: int | None) -> str:
+def _why(candidate: Mapping[str, Any], negative_count: int, negatives_wanted: int | None) -> str:
     if candidate["verdict"] == "negative":
-        parts = [
-            f"choice {candidate['choice']} of {negatives}" if candidate["choice"] else "",
-            candidate["tier"] or "",
-        ]
-        return ", ".join(part for part in parts if part)
+        choice = f"choice {candidate['choice']} of {negative_count}" if candidate["choice"] else ""
+        return ", ".join(filter(None, [choice, candidate["tier"]]))
     if candidate["verdict"] == "not drawn":
-        if wanted == 0:
+        if negatives_wanted == 0:
             return "the recipe draws none"
         # Too few were taken although this one was there to be taken.
-        if wanted is not None and negatives < wanted:
+        if negatives_wanted is not None and negative_count < negatives_wanted:
             return "the sampler had no value for it"
-        return f"{negatives} taken before it"
+        return f"{negative_count} taken before it"
     rule = (
         f"{candidate['rule']} ({candidate['here']})"
         if candidate["here"]
@@ -199,8 +212,8 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     Examples
     --------
     >>> one = np.array([[0]], np.int32)
-    >>> its = {"dense": np.full((1, 1), 0.8)}
-    >>> row = Candidates(np.array(["q"]), one, one, one.astype(np.uint8), positive_columns=its)
+    >>> scores = {"dense": np.full((1, 1), 0.8)}
+    >>> row = Candidates(np.array(["q"]), one, one, one.astype(np.uint8), positive_columns=scores)
     >>> in_numbers("dense ≥ 0.95 of the positive's", row), in_numbers("p_relevant ≥ 0.5", row)
     ('dense ≥ 0.76', '')
     """
@@ -211,20 +224,20 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
     def candidate(column: str) -> float:
         return float(row.columns[column][0, place]) if column in row.columns else math.nan
 
-    if found := _SHARE.match(rule):
-        of = positive(found[1])
-        limit = of - abs(of) * (1 - float(found[2]))
-        text = f"{found[1]} ≥ "
-    elif found := _BELOW.fullmatch(rule):
-        limit = positive(found[1]) - float(found[2])
-        text = f"{found[1]} ≥ "
-    elif found := _CHANCE.fullmatch(rule):
+    if match := _SHARE.match(rule):
+        score = positive(match[1])
+        limit = score - abs(score) * (1 - float(match[2]))
+        text = f"{match[1]} ≥ "
+    elif match := _BELOW.fullmatch(rule):
+        limit = positive(match[1]) - float(match[2])
+        text = f"{match[1]} ≥ "
+    elif match := _CHANCE.fullmatch(rule):
         gap = positive("elo") - candidate("elo")
         error = np.maximum(candidate("gap_se"), 1e-6)
-        limit = float(ndtr((float(found[1]) - gap) / error))
+        limit = float(ndtr((float(match[1]) - gap) / error))
         text = "here "
-    elif found := _GAP.match(rule):
-        limit = positive("elo") - float(found[1])
+    elif match := _GAP.match(rule):
+        limit = positive("elo") - float(match[1])
         text = "elo > "
     else:
         return ""
@@ -275,12 +288,12 @@ def not_a_candidate(
 
 
 def _plain(value: Any) -> float | None:
-    """Return a measurement as a number that is short in JSON: float32 has no more than seven digits."""
+    """Return a measurement with the seven digits that float32 has, None where it is not finite."""
     number = float(value)
     return float(f"{number:.7g}") if math.isfinite(number) else None
 
 
-def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
+def candidates_table(decisions: Mapping[str, Any], top: int, width: int) -> Table:
     """Return the positives and candidates of one query, each with the rule that decided on it.
 
     The first ``top`` are shown, and what was chosen or promoted wherever it stands; scores as far
@@ -288,11 +301,11 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
     start of its text, under a score its rank or standard error, under a rule the evidence that
     moved the fused judge most, in log-odds against an average candidate.
     """
-    rows = found["candidates"]
+    rows = decisions["candidates"]
     shown = [
         row for row in rows if row["place"] <= top or row["verdict"] in ("negative", "promoted")
     ]
-    longest = max(cell_len(row["document_id"]) for row in (*found["positives"], *shown))
+    longest = max(cell_len(row["document_id"]) for row in (*decisions["positives"], *shown))
     # As wide as the longest id, but wide enough for the start of a text.
     room = max(22, min(longest, width // 4))
     rule = max(17, width // 5)
@@ -320,7 +333,7 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
         scores = [_stacked(row["scores"], name) for name in names]
         table.add_row(place, document, *map(Text, (*scores, *cells_of_row)), style=style)
 
-    for place, row in enumerate(found["positives"]):
+    for place, row in enumerate(decisions["positives"]):
         add(
             "+",
             row,
@@ -343,7 +356,7 @@ def candidates_table(found: Mapping[str, Any], top: int, width: int) -> Table:
 
 
 def _fitting(rows: Sequence[Mapping[str, Any]], room: int) -> list[str]:
-    """Names of the scores that fit into so many cells; those of evidence stand in log-odds elsewhere."""
+    """Return the names of the scores that fit into so many cells, without evidence."""
     measured = {n: None for row in rows for n, value in row["scores"].items() if value is not None}
     elsewhere = KINDS if any(row["evidence"] for row in rows) else ()
     names = [n for n in _FIRST if n in measured]
@@ -389,12 +402,12 @@ def strongest(evidence: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {value:+.1f}" for _, name, value in ranked[:3])
 
 
-def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Table:
-    """Return everything about one candidate, or another positive, beside the positive that is compared with.
+def document_table(decisions: Mapping[str, Any], candidate: Mapping[str, Any]) -> Table:
+    """Return everything about one candidate, or positive, beside the compared positive.
 
     Both are of what :func:`anmi.report.explanation.explain` returns.
     """
-    first = found["positives"][0]
+    first = decisions["positives"][0]
     table = Table("name", "value", "the positive")
     table.columns[0].no_wrap = True
     table.columns[1].overflow = "fold"
@@ -411,7 +424,7 @@ def document_table(found: Mapping[str, Any], candidate: Mapping[str, Any]) -> Ta
         add("weight", number(candidate["weight"]))
         add("tier", candidate["tier"] or "")
         add("source", " + ".join(candidate["source"]), "qrels")
-        add("place", f"{candidate['place']} of {found['count']}")
+        add("place", f"{candidate['place']} of {decisions['count']}")
     evidence = candidate.get("evidence") or {}
     scores = candidate["scores"]
     rows = {name: number(value) for name, value in scores.items() if name not in evidence}

@@ -38,7 +38,8 @@ SYMBOLS: Final = ("square", "diamond", "circle", "triangle-up", "x", "star")
 _NOTE_WIDTH: Final = 100
 DASHES: Final = ("dash", "dashdot", "longdash", "longdashdot", "dot")
 SCORES: Final = {
-    "dense": "cosine similarity", "bm25": "BM25 score", "p_relevant": "calibrated probability of relevance",
+    "dense": "cosine similarity", "bm25": "BM25 score",
+    "p_relevant": "calibrated probability of relevance",
     "p_evidence": "probability of relevance by the evidence", "elo": "Elo (points)",
 }  # fmt: skip
 
@@ -67,7 +68,7 @@ SOURCES: Final = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One plot: a title that states what is shown, a note how to read it, what is drawn, and how."""
+    """One plot: its title, a note on how to read it, its traces and its layout."""
 
     name: str
     title: str
@@ -81,11 +82,12 @@ class Figure:
         return {"data": self.traces, "layout": self.layout}
 
     def drawn(self) -> Any:
-        """Return a plotly figure for a notebook, with title and note, on a page whose colours are plotly's own.
+        """Return a plotly figure for a notebook, with title and note.
 
         Examples
         --------
-        >>> drawn = Figure("gap", "Gaps", "Right: easier.", [], plot_layout(300, "gap", "")).drawn()
+        >>> layout = plot_layout(300, "gap", "")
+        >>> drawn = Figure("gap", "Gaps", "Right: easier.", [], layout).drawn()
         >>> drawn.layout.title.text, drawn.layout.title.subtitle.text
         ('Gaps', 'Right: easier.')
         """
@@ -123,7 +125,7 @@ def metrics(results: pd.DataFrame) -> Figure | None:
 
 
 def buckets(results: pd.DataFrame) -> Figure | None:
-    """Dots with intervals: a row of dots per bucket, a colour and shape per system; None without buckets."""
+    """Dots with intervals: a row per bucket, a colour and shape per system."""
     counts = words.bucket_counts(results)
     rows = [(words.bucket_name(name, count), words.METRIC, name) for name, count in counts.items()]
     axis = f"mean {words.metric_name(words.METRIC)} (0 to 1)"
@@ -219,20 +221,20 @@ def distributions(by_column: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
 
 
 def training(log: pd.DataFrame) -> Figure | None:
-    """Loss, gradient, temperature, what a curriculum showed, and dev over the steps, one above the other."""
+    """Draw loss, gradient, temperature, curriculum and dev queries over the steps."""
     if log.empty:
         return None
 
     def line(
-        name: str, values: pd.Series, width: float = 2.5, shape: str = "linear", **more: Any
+        name: str, values: pd.Series, width: float = 2.5, shape: str = "linear", **options: Any
     ) -> dict[str, Any]:
         style = {
             "color": TRAINED_COLOURS[0],
             "width": width,
             "shape": shape,
-            "dash": more.pop("dash", "solid"),
+            "dash": options.pop("dash", "solid"),
         }
-        return {"name": name, "y": plain(values), "line": style} | more
+        return {"name": name, "y": plain(values), "line": style} | options
 
     smooth = log["loss"].rolling(max(1, len(log) // 40), min_periods=1).mean()
     thin = line("loss, each step", log["loss"], 1, opacity=0.5)
@@ -348,7 +350,7 @@ def over_steps(
 
 
 def judges(by_name: Mapping[str, Mapping[str, Any]]) -> list[Figure]:
-    """Predicted against observed probability of relevance, one figure per judge whose reliability is known."""
+    """Draw predicted against observed probability of relevance, one figure per measured judge."""
     curves = {
         name: curve
         for name, entry in by_name.items()
@@ -437,59 +439,67 @@ def elo_gap(gap: Mapping[str, Any]) -> Figure | None:
 
 
 def funnel(rows: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Bars on a logarithmic scale: what each step took out of all candidates, and what was drawn in the end."""
+    """Draw what each step took out of all candidates, and what is left as negatives."""
     total = next((row["candidates"] for row in rows if row["kind"] == "total"), 0)
     if not total:
         return None
-    steps = [row for row in rows if words.is_step(row) or row["kind"] == "undecided"]
-    idle = [str(row["step"]).replace("_", " ") for row in steps if not row["candidates"]]
-    drawn = sum(row["candidates"] for row in rows if row["kind"] == "negative")
-    bars = [("all candidates", total, "all")]
-    for row in steps:
-        outcome = (
-            _NOT_DRAWN
-            if row["kind"] == "undecided"
-            else row["kind"]
-            if row["kind"] in _WAYS
-            else _TAKEN
-        )
-        bars += [(html.escape(str(row["step"]).replace("_", " ")), row["candidates"], outcome)] * (
-            row["candidates"] > 0
-        )
-    bars += [("→ negatives", drawn, "negatives")] if drawn else []
-    labels = [label for label, _, _ in bars]
+    bars, idle_steps = _funnel_bars(rows, total)
     traces = []
     for outcome, (colour, shape) in _WAYS.items():
-        if mine := {label: count for label, count, kind in bars if kind == outcome}:
-            traces.append(
-                {
-                    "type": "bar",
-                    "orientation": "h",
-                    "name": outcome,
-                    "y": [*mine],
-                    "x": [*mine.values()],
-                    "text": [f"{count:,}{_of_all(count / total)}" for count in mine.values()],
-                    "textposition": "outside",
-                    "cliponaxis": False,
-                    "marker": {"color": colour, "pattern": {"shape": shape}},
-                    "hovertemplate": "%{y}: %{text}",
-                }
-            )
-    layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "") | {
-        "barmode": "overlay"
-    }
-    # Room for the longest label on a phone.
-    powers = [10**power for power in range(0, int(math.log10(total)) + 1, 2)]
+        counts = {label: count for label, count, kind in bars if kind == outcome}
+        if counts:
+            trace = {
+                "type": "bar",
+                "orientation": "h",
+                "name": outcome,
+                "y": [*counts],
+                "x": [*counts.values()],
+                "text": [f"{count:,}{_of_all(count / total)}" for count in counts.values()],
+                "textposition": "outside",
+                "cliponaxis": False,
+                "marker": {"color": colour, "pattern": {"shape": shape}},
+                "hovertemplate": "%{y}: %{text}",
+            }
+            traces.append(trace)
+    layout = plot_layout(120 + 36 * len(bars), "candidates (logarithmic)", "")
+    layout["barmode"] = "overlay"
     layout["xaxis"] |= {
         "type": "log",
+        # Room for the longest label on a phone.
         "range": [-0.1, 1.6 * math.log10(total) + 0.3],
-        "tickvals": powers,
+        "tickvals": [10**power for power in range(0, int(math.log10(total)) + 1, 2)],
     }
+    labels = [label for label, _, _ in bars]
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": labels[::-1]}
     note = "The steps in their order, with their share of all candidates."
-    note += f" These took nothing: {', '.join(idle)}." if idle else ""
+    if idle_steps:
+        note += f" These took nothing: {', '.join(idle_steps)}."
     title = "What each step took out of the candidates"
     return Figure("funnel", title, note, traces, layout)
+
+
+def _funnel_bars(
+    rows: Sequence[Mapping[str, Any]], total: int
+) -> tuple[list[tuple[str, int, str]], list[str]]:
+    """Return label, candidates and outcome of each bar, and the steps that took nothing."""
+    bars = [("all candidates", total, "all")]
+    idle_steps = []
+    for row in rows:
+        kind = row["kind"]
+        if not (words.is_step(row) or kind == "undecided"):
+            continue
+        step = str(row["step"]).replace("_", " ")
+        if not row["candidates"]:
+            idle_steps.append(step)
+            continue
+        outcome = kind if kind in _WAYS else _TAKEN
+        if kind == "undecided":
+            outcome = _NOT_DRAWN
+        bars.append((html.escape(step), row["candidates"], outcome))
+    negatives = sum(row["candidates"] for row in rows if row["kind"] == "negative")
+    if negatives:
+        bars.append(("→ negatives", negatives, "negatives"))
+    return bars, idle_steps
 
 
 def _of_all(share: float) -> str:
@@ -497,62 +507,59 @@ def _of_all(share: float) -> str:
     return f" ({shown} %)" if share < 1 else ""
 
 
-def relevance_by_nearness(found: Mapping[str, Any] | None) -> Figure | None:
+def relevance_by_nearness(curves: Mapping[str, Any] | None) -> Figure | None:
     """Draw which share of chosen and of rejected candidates is relevant, by how near they are.
 
     From :class:`anmi.evaluation.diagnostics.RelevanceByNearness`: lines for what the judge expects,
     open marks for what is relevant in truth, where that is known. None where too little was judged.
     """
-    if not found:
+    if not curves:
         return None
-    edges = np.asarray(found["edges"])
-    traces = []
-    truth = 0
-    for name, colour, symbol, dash in (
-        ("rejected", REJECTED, "diamond", "dash"),
-        ("chosen", KEPT, "circle", "solid"),
-    ):
-        rows = pd.DataFrame(found[name]).assign(near=(edges[:-1] + edges[1:]) / 2)
+    edges = np.asarray(curves["edges"])
+    nearness = (edges[:-1] + edges[1:]) / 2
+    styles = (("rejected", REJECTED, "diamond", "dash"), ("chosen", KEPT, "circle", "solid"))
+    expected_lines = []
+    known_marks = []
+    for name, colour, symbol, dash in styles:
+        rows = pd.DataFrame(curves[name]).assign(nearness=nearness)
         judged = rows[rows.judged >= _LEAST]
-        labelled = rows[(rows.known >= _LEAST) & (rows.relevant > 0)]
-        truth += len(labelled)
-        traces += [
+        expected_lines.append(
             scatter(
                 f"{name}, as the judge expects",
-                judged.near.tolist(),
+                judged.nearness.tolist(),
                 (100 * judged.expected).tolist(),
                 "lines+markers",
                 text=[f"of {count:,} judged" for count in judged.judged],
                 hovertemplate="%{y:.2f} % %{text}",
                 marker={"color": colour, "size": 8, "symbol": symbol},
                 line={"color": colour, "width": 2.5, "dash": dash},
-            ),
+            )
+        )
+        relevant = rows[(rows.known >= _LEAST) & (rows.relevant > 0)]
+        marker = {"color": colour, "size": 11, "symbol": f"{symbol}-open", "line": {"width": 2}}
+        known_marks.append(
             scatter(
                 f"{name}, known to be relevant",
-                labelled.near.tolist(),
-                (100 * labelled.relevant / labelled.known).tolist(),
+                relevant.nearness.tolist(),
+                (100 * relevant.relevant / relevant.known).tolist(),
                 "markers",
-                text=[f"{row.relevant:,} of {row.known:,}" for row in labelled.itertuples()],
+                text=[f"{row.relevant:,} of {row.known:,}" for row in relevant.itertuples()],
                 hovertemplate="%{y:.2f} %, %{text}",
-                marker={
-                    "color": colour,
-                    "size": 11,
-                    "symbol": f"{symbol}-open",
-                    "line": {"width": 2},
-                },
-            ),
-        ]
-    traces = [trace for trace in traces if trace["x"]]
+                marker=marker,
+            )
+        )
+    pairs = zip(expected_lines, known_marks, strict=True)
+    traces = [trace for pair in pairs for trace in pair if trace["x"]]
     if not traces:
         return None
     layout = plot_layout(420, "similarity less the positive's (right: harder)", "relevant (%)")
     layout["yaxis"] |= {"type": "log", "dtick": 1}
     note = (
         "The nearer a candidate is to the query, the more it teaches, and the likelier it is a"
-        f" false negative.{words.of_the_hardest(found, _LEAST)} Bins of fewer than {_LEAST} are"
+        f" false negative.{words.of_the_hardest(curves, _LEAST)} Bins of fewer than {_LEAST} are"
         " left out."
     )
-    if truth:
+    if any(marks["x"] for marks in known_marks):
         note += (
             " Open marks show the share of candidates that are known to be relevant though no label"
             " says so."
@@ -600,7 +607,7 @@ def hardness(rows: Sequence[Mapping[str, Any]], metric: str) -> Figure | None:
 
 
 def sources(log: pd.DataFrame) -> Figure | None:
-    """Stack the shares of the sources that negatives were drawn from over the steps; None where they were mined."""
+    """Stack the shares of the sources of drawn negatives over the steps; None for mined ones."""
     shown = {
         column: entry
         for column, entry in SOURCES.items()
@@ -630,7 +637,7 @@ def sources(log: pd.DataFrame) -> Figure | None:
 
 
 def latent_neighbours(table: pd.DataFrame) -> Figure | None:
-    """Draw the five nearest documents of the first six watched queries over the steps; None where none was watched.
+    """Draw the five nearest documents of the first six watched queries over the steps.
 
     A row for each query and rank, a column for each time that the index was made, in each cell the
     entity. Colours say whether it is another one than the query asks for, and so a negative.
@@ -674,13 +681,13 @@ def latent_neighbours(table: pd.DataFrame) -> Figure | None:
     return Figure("neighbours", title, note, [trace], layout)
 
 
-def scatter(name: str, x: Any, y: Any, mode: str = "lines", **more: Any) -> dict[str, Any]:
+def scatter(name: str, x: Any, y: Any, mode: str = "lines", **options: Any) -> dict[str, Any]:
     """Return a trace of lines or markers; the name is escaped."""
-    return {"type": "scatter", "mode": mode, "name": html.escape(name), "x": x, "y": y, **more}
+    return {"type": "scatter", "mode": mode, "name": html.escape(name), "x": x, "y": y, **options}
 
 
 def error_bars(rows: Iterable[Mapping[Any, Any]]) -> dict[str, Any]:
-    """Return intervals of rows with ``low`` and ``high``, none where an end is missing; as `error_x` or `error_y`."""
+    """Return the intervals of rows with ``value, low, high`` as `error_x` or `error_y`."""
     ends = np.array([(row["value"], row["low"], row["high"]) for row in rows], float).reshape(-1, 3)
     above = np.maximum(ends[:, 2] - ends[:, 0], 0)
     below = np.maximum(ends[:, 0] - ends[:, 1], 0)

@@ -1,4 +1,4 @@
-"""What results say: systems and numbers looked up, named and formatted, and the sentences that sum them up."""
+"""What results say: names and numbers as text, and the sentences that sum them up."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def judge_entries(
     Examples
     --------
     >>> curve = {"bins": [], "expected_calibration_error": 0.0}
-    >>> found = judge_entries({"reliability": curve, "calibration": [{"slope": 1.0, "intercept": 0.0}] * 3})
+    >>> calibration = [{"slope": 1.0, "intercept": 0.0}] * 3
+    >>> found = judge_entries({"reliability": curve, "calibration": calibration})
     >>> found["cross_encoder"]["method"]
     'label shift, cross-fitted over 3 folds'
     """
@@ -86,10 +87,10 @@ def step_name(row: Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> step_name({"step": "max_ratio", "kind": "rejected"}), step_name({"step": "not drawn", "kind": "undecided"})
-    ('rejected: max_ratio', 'not drawn')
-    >>> step_name({"step": "promote", "kind": "promoted"}), step_name({"step": "uncertain", "kind": "uncertain"})
-    ('promoted: promote', 'uncertain')
+    >>> step_name({"step": "max_ratio", "kind": "rejected"})
+    'rejected: max_ratio'
+    >>> step_name({"step": "uncertain", "kind": "uncertain"})
+    'uncertain'
     """
     return (
         str(row["step"])
@@ -110,7 +111,7 @@ def percent(count: int, total: int) -> str:
 
 
 def funnel_rows(funnel: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return what became of the candidates as cells: step, rule, candidates, their share, queries; no idle step."""
+    """Return what became of the candidates as cells: step, rule, candidates, share, queries."""
     total = next((row["candidates"] for row in funnel if row["kind"] == "total"), 0)
     return [
         (
@@ -126,7 +127,7 @@ def funnel_rows(funnel: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def origin_rows(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, ...]]:
-    r"""Return where negatives came from as cells: ``source`` or ``tier``, its name, their number and share.
+    r"""Return where negatives came from as cells: ``source`` or ``tier``, name, number, share.
 
     A negative counts once by source and once by tier. A single tier says nothing.
 
@@ -145,7 +146,7 @@ def origin_rows(origins: Mapping[str, Mapping[str, int]]) -> list[tuple[str, ...
 
 
 def systems(results: pd.DataFrame) -> list[str]:
-    """Return the recipes of the results: the baselines first, then in order of appearance, the hybrid last."""
+    """Return the systems of the results: baselines first, then as they appear, the hybrid last."""
     recipes = list(dict.fromkeys(results["recipe"])) if "recipe" in results else []
     trained = [name for name in recipes if name not in (*_BASELINES, HYBRID)]
     return [b for b in _BASELINES if b in recipes] + trained + [HYBRID] * (HYBRID in recipes)
@@ -169,7 +170,7 @@ def metric_name(metric: str) -> str:
 
 
 def of_bucket(table: pd.DataFrame, bucket: str) -> pd.DataFrame:
-    """Return the rows of a bucket of queries; without a column of buckets every row is about all queries."""
+    """Return the rows of a bucket of queries; without buckets every row is about all queries."""
     if "bucket" in table:
         return table[table["bucket"] == bucket]
     return table if bucket == ALL else table[:0]
@@ -178,7 +179,7 @@ def of_bucket(table: pd.DataFrame, bucket: str) -> pd.DataFrame:
 def lookup(
     results: pd.DataFrame, recipe: str, metric: str, bucket: str = ALL
 ) -> Mapping[str, float] | None:
-    """Return ``value, low, high`` of one system and metric, over all queries or those of a bucket, or None."""
+    """Return ``value, low, high`` of one system and metric in a bucket of queries, or None."""
     results = of_bucket(results, bucket)
     if not len(results):
         return None
@@ -195,7 +196,7 @@ def difference(
     bucket: str = ALL,
     baseline: str = ZERO_SHOT,
 ) -> Mapping[str, float] | None:
-    """Return ``difference, low, high, p_value`` of a system against another; None also of too few queries."""
+    """Return ``difference, low, high, p_value`` of two systems; None for too few queries."""
     comparisons = of_bucket(comparisons, bucket)
     if not len(comparisons) or ("queries" in comparisons and comparisons["queries"].max() < FEW):
         return None
@@ -445,7 +446,8 @@ def part_rows(search: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
 
     Examples
     --------
-    >>> search = {"weights": {"bm25": 1.0}, "milliseconds": {"bm25": 2.0}, "megabytes": {"bm25": 7.25}}
+    >>> search = {"weights": {"bm25": 1.0}, "milliseconds": {"bm25": 2.0}}
+    >>> search["megabytes"] = {"bm25": 7.25}
     >>> part_rows(search)
     [('BM25', '1.00', '–', '–', '2.0', '7.2')]
     """
@@ -470,7 +472,7 @@ def part_rows(search: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
 
 
 def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
-    """Say that a system fell significantly below the untrained encoder where no label helped; else nothing."""
+    """Warn that a system fell significantly below the untrained encoder without labels."""
     counts = bucket_counts(results)
     worse = []
     for bucket in (name for name in _OF if counts.get(name, 0) >= FEW):
@@ -490,32 +492,33 @@ def warning(results: pd.DataFrame, comparisons: pd.DataFrame) -> str:
     )
 
 
-def false_negatives_lines(found: Mapping[str, Any] | None) -> list[str]:
+def false_negatives_lines(counts: Mapping[str, Any] | None) -> list[str]:
     """Return how many negatives are in truth relevant, and whose truth had a part in judging them.
 
     From :func:`anmi.evaluation.diagnostics.false_negatives`, with ``of`` and ``judge``; nothing
     where it is not known.
     """
-    if not found:
+    if not counts:
         return []
-    share = "none chosen" if not found["total"] else f"{found['share']:.1%}"
-    hidden = (
-        ""
-        if found["known"]
-        else "no unlabelled relevant document of these queries is known, so more may hide"
+    share = f"{counts['share']:.1%}" if counts["total"] else "none chosen"
+    sentence = (
+        f"{counts['count']:,} of {counts['total']:,} {counts.get('of', 'selected')} negatives are"
+        f" in truth relevant ({share}, 95 % interval over queries {counts['low']:.1%} to"
+        f" {counts['high']:.1%})"
     )
-    return [
-        (
-            f"{found['count']:,} of {found['total']:,} {found.get('of', 'selected')} negatives are"
-            f" in truth relevant ({share}, 95 % interval over queries {found['low']:.1%} to"
-            f" {found['high']:.1%})"
-        ),
-        *(f"  {note}" for note in (hidden, judged_by(found.get("judge") or {})) if note),
-    ]
+    notes = [judged_by(counts.get("judge") or {})]
+    if not counts["known"]:
+        notes = [
+            "no unlabelled relevant document of these queries is known, so more may hide",
+            *notes,
+        ]
+    return [sentence, *(f"  {note}" for note in notes if note)]
 
 
 def judged_by(judge: Mapping[str, Any]) -> str:
-    """Say whose truth had a part in the coefficients that judged, from :func:`anmi.judging.fusing.provenance`.
+    """Say which collections a judge's coefficients were fitted on.
+
+    ``judge`` is from :func:`anmi.judging.fusing.provenance`.
 
     Examples
     --------
@@ -533,16 +536,18 @@ def judged_by(judge: Mapping[str, Any]) -> str:
     )
 
 
-def of_the_hardest(found: Mapping[str, Any], least: int) -> str:
-    """Say in words what the lines of the figure of nearness say; nothing of fewer than ``least`` candidates."""
+def of_the_hardest(curves: Mapping[str, Any], minimum: int) -> str:
+    """Say in words what the figure of nearness shows; nothing of fewer than ``minimum``."""
     shares = []
     for name in ("chosen", "rejected"):
-        bins = zip(found["edges"], found[name]["judged"], found[name]["expected"], strict=False)
+        curve = curves[name]
+        bins = zip(curves["edges"], curve["judged"], curve["expected"], strict=False)
         hardest = [(count, count * share) for low, count, share in bins if low >= 0 and count]
-        if sum(count for count, _ in hardest) < least:
+        judged = sum(count for count, _ in hardest)
+        if judged < minimum:
             return ""
-        share = sum(part for _, part in hardest) / sum(count for count, _ in hardest)
-        shares.append(f"{100 * share:.1f} % of the {name} ones")
+        relevant = sum(expected for _, expected in hardest)
+        shares.append(f"{100 * relevant / judged:.1f} % of the {name} ones")
     return (
         f" Of those at least as near as the positive, the judge expects {' and '.join(shares)} to"
         " be relevant."

@@ -297,8 +297,8 @@ def fit_on_dev(
     dev_queries = dev_queries[dev_queries.query_id.isin(truth.query_id)]
     if dev_queries.empty:
         return unfitted(names, len(positives))
-    known = truth.query_id[truth.document_id.isin(positives)]
-    is_unlabelled = ~dev_queries.query_id.isin(known).to_numpy()
+    labelled = truth.query_id[truth.document_id.isin(positives)]
+    is_unlabelled = ~dev_queries.query_id.isin(labelled).to_numpy()
     lists = labelled_lists(part_runs, corpus, dev_queries, truth, names=names, depth=depth)
     return fit_weights(*lists, is_unlabelled, documents=len(positives), seed=seed)
 
@@ -387,13 +387,16 @@ def _places(query_ids: Iterable[str]) -> dict[str, int]:
 
 
 def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[str, int]) -> Ranked:
-    """Return the lists of a run, ``query_id, document_id, score, rank``, by the numbers of queries and documents.
+    """Return the ranked lists of a run by the numbers of its queries and documents.
+
+    The run has the columns ``query_id, document_id, score, rank``.
 
     Rows of other queries or documents are left out.
 
     Examples
     --------
-    >>> run = pd.DataFrame({"query_id": "q", "document_id": ["b", "a"], "score": [0.5, 0.75], "rank": [2, 1]})
+    >>> run = pd.DataFrame({"query_id": "q", "document_id": ["b", "a"]})
+    >>> run = run.assign(score=[0.5, 0.75], rank=[2, 1])
     >>> [part.tolist() for part in lists_of(run, {"q": 0}, {"a": 0, "b": 1})]
     [[[0, 1]], [[0.75, 0.5]]]
     """
@@ -408,7 +411,7 @@ def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[s
 
 
 def _padded_values(rows: Int64s, values: Any, count: int) -> Float32s:
-    """Values in the places that :func:`anmi.evaluation.retrieval.side_by_side` gives their documents; 0 in padding."""
+    """Return values in the places that ``side_by_side`` gives their documents; 0 in padding."""
     numbers = side_by_side(rows, np.arange(len(rows)), count)
     padded = np.append(np.asarray(values, np.float32), np.float32(0))
     return np.where(numbers == PADDING, 0, padded[numbers]).astype(np.float32)

@@ -22,7 +22,7 @@ COMPANION: Final = "companion"
 
 
 def seal(folder: Path, settings: dict[str, Any]) -> None:
-    """Write the settings with the size and SHA-256 of every other file: last, so that half a folder has none.
+    """Write the settings, last, with the size and SHA-256 of every other file.
 
     All are hashed, which takes a second per gigabyte, and the settings themselves as well.
     """
@@ -92,7 +92,7 @@ def _problem(path: Path, facts: dict[str, Any]) -> str | None:
 
 
 def companion_of(model: Path) -> list[Path]:
-    """Return the folder of the retriever that was trained beside a model, none where there is none."""
+    """Return the folder of the retriever that was trained beside a model, if there is one."""
     folder = model / COMPANION
     return [folder] if folder.is_dir() else []
 

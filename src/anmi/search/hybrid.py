@@ -271,7 +271,7 @@ class HybridSearch:
         return HybridSearch(parts, corpus, settings)
 
     def save(self, path: Path) -> None:
-        """Write the search into the folder ``path``, which is empty or not there; its README says how to use it."""
+        """Write the search into the folder ``path``, which is empty or absent, with a README."""
         path.mkdir(parents=True, exist_ok=True)
         for name, part in self.parts.items():
             part.save(path / name)
@@ -463,7 +463,7 @@ class HybridSearch:
         ]
 
     def texts(self, rows: list[int]) -> dict[int, dict[str, str]]:
-        """Return ``document_id``, ``passage_id``, ``title`` and ``text`` of passages, by their rows in the corpus."""
+        """Return ``document_id, passage_id, title, text`` of passages, by their corpus rows."""
         return {
             row: {
                 "document_id": columns["parent"],
@@ -522,8 +522,8 @@ def best_candidates(
     candidates = np.where(usable[candidates], candidates, PADDING)
     is_candidate = candidates != PADDING
     is_positive = union.documents == positives[:, None]
-    most = np.where(is_candidate, scores[BM25], 0).max(axis=1, keepdims=True)
-    scores[BM25] = np.where(is_positive, np.minimum(scores[BM25], most), scores[BM25])
+    best = np.where(is_candidate, scores[BM25], 0).max(axis=1, keepdims=True)
+    scores[BM25] = np.where(is_positive, np.minimum(scores[BM25], best), scores[BM25])
     fused = mixed([*weights.values()], [scores[name] for name in weights])
     fused = np.where(is_candidate | is_positive, fused, -np.inf)
     positive_scores = fused.max(axis=1)

@@ -76,7 +76,7 @@ class Part:
 
     @cached_property
     def encode(self) -> Callable[[Sequence[str]], Any]:
-        """From queries to their vectors, of a sparse retriever to terms, with the model's own prompt.
+        """Return the vectors of queries, of a sparse retriever their terms, with its own prompt.
 
         Raises
         ------

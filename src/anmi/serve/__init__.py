@@ -1,1 +1,1 @@
-"""A web page shows one run: it searches by what was trained, shows a query's candidates, and takes marks."""
+"""A web page shows one run: its search, the candidates of queries, and marks."""
