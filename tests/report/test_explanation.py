@@ -89,7 +89,10 @@ def test_what_is_left_although_too_few_were_taken_had_no_value_to_be_drawn_by() 
     assert [verdict for verdict, _ in verdicts(found)] == ["negative"] * 3 + ["not drawn"] * 3
     assert found["candidates"][-1]["why"] == "the sampler had no value for it"
     assert found["candidates"][-1]["scores"]["dense"] is None
-    assert explain(row(), CORPUS, negatives_wanted=0)["candidates"][0]["why"] == "the recipe draws none"
+    assert (
+        explain(row(), CORPUS, negatives_wanted=0)["candidates"][0]["why"]
+        == "the recipe draws none"
+    )
 
 
 def test_a_dropped_query_tells_step_rule_and_figures() -> None:

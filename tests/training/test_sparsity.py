@@ -69,7 +69,7 @@ def test_a_larger_penalty_leaves_fewer_terms(model, word_encoder):
 
 
 @given(st.data(), st.integers(0, 400), st.floats(0, 1), st.integers(1, 300))
-def test_the_penalty_by_places_is_as_the_slow_reference(data, step: int, weight: float, steps: int):
+def test_the_penalty_by_places_and_idf_is_as_the_slow_reference(data, step, weight, steps):
     shape = data.draw(st.tuples(st.integers(1, 6), st.integers(1, 5)))
     values = np.array(
         data.draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=30, max_size=30))
@@ -79,13 +79,17 @@ def test_the_penalty_by_places_is_as_the_slow_reference(data, step: int, weight:
         data.draw(st.lists(st.integers(-1, shape[0] - 1), min_size=6, max_size=6))
     ).reshape(3, 2)
     places[:, 0] = np.maximum(places[:, 0], 0)
+    idf = np.array(
+        data.draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=shape[1], max_size=shape[1]))
+    )
+    scale = np.divide(1, idf, out=np.zeros_like(idf), where=idf > 0)
     expected = 0.0
     for place in places.T:
-        stands = [documents[i] for i in place if i >= 0]
+        stands = [documents[i] * scale for i in place if i >= 0]
         if stands:
             expected += (np.mean(stands, axis=0) ** 2).sum()
     options, vectors = SparsityOptions(weight=weight, steps=steps), torch.tensor(documents)
-    found = penalty(vectors, options, step, places=torch.tensor(places))
+    found = penalty(vectors, options, step, places=torch.tensor(places), idf=torch.tensor(idf))
     assert float(found) == pytest.approx(weight * min(1, step / steps) ** 2 * expected, rel=1e-5)
     plain = weight * min(1, step / steps) ** 2 * (documents.mean(axis=0) ** 2).sum()
     assert float(penalty(vectors, options, step)) == pytest.approx(plain, rel=1e-5)

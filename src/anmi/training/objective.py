@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from torch.utils.checkpoint import checkpoint
 from anmi.errors import AnmiError
 from anmi.training.losses.common import Facts
 from anmi.training.options import SparsityOptions
+
+# Added to an idf by which weights are divided.
+_SMALLEST_IDF: Final = 1e-8
 
 
 def not_finite(quantity: str, value: float, query_ids: Sequence[str]) -> AnmiError:
@@ -87,6 +90,11 @@ class ContrastiveObjective(nn.Module):
         self.sparsity = sparsity
         self.adversary = adversary
         self.as_encoded = by_dot or sparsity is not None
+        self.idf: Tensor | None = None
+        if sparsity is not None and sparsity.by_idf:
+            # Query weights of an inference-free model are idf before training.
+            sparse_model: Any = model
+            self.idf = sparse_model[0].sub_modules["query"][0].weight.detach().clone()
         # Of the last batch: embeddings of queries and documents, the weighted losses of rows, and
         # the shares of negatives that are left out or within the margin.
         self.encoded: tuple[Tensor, Tensor] | None = None
@@ -130,7 +138,7 @@ class ContrastiveObjective(nn.Module):
             if self.sparsity.each_place:
                 places = torch.cat([own_columns, batch["negatives"]], dim=1)
             step = batch.get("step", 0)
-            result = result + penalty(documents, self.sparsity, step, places=places)
+            result = result + penalty(documents, self.sparsity, step, places=places, idf=self.idf)
         self.losses = weighted.detach()
         return result
 
@@ -303,6 +311,7 @@ def penalty(
     step: int,
     *,
     places: Tensor | None = None,
+    idf: Tensor | None = None,
 ) -> Tensor:
     """Return λ min(1, step / T)² Σ_t (mean of |d_t|)², the expected cost of a search.
 
@@ -317,6 +326,9 @@ def penalty(
     places
         Which documents stand at each place of the B rows, positives first: int64 [B, 1 + n], -1 for
         none. The sums are then one per place, added up. None is one sum over all documents.
+    idf
+        Of every term, [V]: weights are divided by it. A term of idf 0 costs nothing, since no query
+        holds it.
 
     Examples
     --------
@@ -330,6 +342,8 @@ def penalty(
     from sentence_transformers.sparse_encoder.losses import FlopsLoss
 
     flops = FlopsLoss(None, threshold=None).compute_loss_from_embeddings
+    if idf is not None:
+        documents = documents * torch.where(idf > 0, 1 / (idf + _SMALLEST_IDF), 0.0)
     if places is None:
         cost = flops(documents)
     else:

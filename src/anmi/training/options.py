@@ -65,6 +65,9 @@ class SparsityOptions(Params):
     each_place: bool = Field(
         False, description="Sum the penalties of positives, first negatives, …, as in the paper."
     )
+    by_idf: bool = Field(
+        False, description="Divide weights by their term's idf, an earlier reading of the paper."
+    )
     learned_queries: bool = Field(
         True, description="Learn the weights of terms in queries; else they stay the idf."
     )
