@@ -59,7 +59,7 @@ def test_of_few_labels_dev_is_not_cut_so_that_pseudo_queries_stand_in(folder):
     assert "splits" not in found.notes
     tables = found.corpus, found.queries, found.qrels, empty("document_id", "other_id")
     # Of the eight that no label names, those that are not new for test.
-    assert (new_documents(*tables, wanted=100, seed=1).split == "dev").sum() == 4
+    assert (new_documents(*tables, new_queries=100, seed=1).split == "dev").sum() == 4
 
 
 ONES = [f"q{i}\td{i}\t1" for i in range(40)]

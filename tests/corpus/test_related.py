@@ -342,7 +342,7 @@ def test_no_training_label_names_them_or_what_is_related_to_them(
     # Chains of three documents of one text.
     chains = [(f"d{i}", f"d{i + j}", "near") for i in range(0, 30, 3) for j in (1, 2)]
     related = pd.DataFrame(chains, columns=["document_id", "other_id", "kind"])
-    found = new_documents(CORPUS, queries, qrels, related, wanted=wanted, seed=1)
+    found = new_documents(CORPUS, queries, qrels, related, new_queries=wanted, seed=1)
     labelled = set(qrels.document_id[qrels.query_id.str.startswith("train")])
     chosen = set(found.document_id)
     assert not chosen & labelled and found.document_id.is_unique
@@ -360,7 +360,7 @@ def test_no_training_label_names_them_or_what_is_related_to_them(
         of_test = qrels.document_id[qrels.query_id.str.startswith("test")]
         assert not new_for_test & set(of_test)
     mixed = (table.sample(frac=1, random_state=3) for table in (CORPUS, queries, qrels))
-    again = new_documents(*mixed, related, wanted=wanted, seed=1)
+    again = new_documents(*mixed, related, new_queries=wanted, seed=1)
     assert dict(again.to_numpy().tolist()) == dict(found.to_numpy().tolist())
 
 
@@ -374,20 +374,22 @@ def test_a_twentieth_of_the_labelled_documents_is_new_and_none_for_few_test_quer
     tables = asked(
         train=[[i] for i in range(300, 400)], test=[[i] for i in range(queries)], dev=[[399]] * 20
     )
-    found = new_documents(CORPUS, *tables, NOTHING, wanted=wanted, seed=1)
+    found = new_documents(CORPUS, *tables, NOTHING, new_queries=wanted, seed=1)
     assert int(wholly_new(*tables, set(found.document_id)).sum()) == new == len(found)
     assert (f"{queries} test queries" in why_none_is_new(*tables)) == (queries < 60)
 
 
 def test_where_nobody_labelled_a_split_any_documents_are_new_for_it() -> None:
     queries, qrels = asked(train=[[0], [1]])
-    found = new_documents(CORPUS, queries, qrels, NOTHING, wanted=100, seed=1)
+    found = new_documents(CORPUS, queries, qrels, NOTHING, new_queries=100, seed=1)
     assert found.split.value_counts().to_dict() == {"dev": COUNT // 20, "test": COUNT // 20}
     for count, new in ((240, 12), (114, 10), (60, 10), (48, 9), (20, 4), (19, 0), (0, 0)):
-        found = new_documents(CORPUS[:count], queries[:0], qrels[:0], NOTHING, wanted=100, seed=1)
+        found = new_documents(
+            CORPUS[:count], queries[:0], qrels[:0], NOTHING, new_queries=100, seed=1
+        )
         assert found.split.value_counts().to_dict() == ({"dev": new, "test": new} if new else {})
     assert found.columns.tolist() == ["document_id", "split"]
-    found = new_documents(CORPUS, *asked(dev=[[0]] * 19), NOTHING, wanted=100, seed=1)
+    found = new_documents(CORPUS, *asked(dev=[[0]] * 19), NOTHING, new_queries=100, seed=1)
     assert (found.split == "dev").sum() == COUNT // 20, "nineteen dev queries are too few"
 
 
@@ -395,12 +397,14 @@ def test_where_nobody_labelled_a_split_any_documents_are_new_for_it() -> None:
 def test_documents_are_counted_and_not_their_passages(files: int, new: int) -> None:
     queries, qrels = asked()
     parent = [f"file{i % files}" for i in range(COUNT)]
-    found = new_documents(CORPUS.assign(parent=parent), queries, qrels, NOTHING, wanted=100, seed=1)
+    found = new_documents(
+        CORPUS.assign(parent=parent), queries, qrels, NOTHING, new_queries=100, seed=1
+    )
     file_of = dict(zip(CORPUS.document_id, parent, strict=True))
     counts = found.document_id.map(file_of).groupby(found.split).nunique()
     assert counts.to_dict() == ({"dev": new, "test": new} if new else {})
     corpus = CORPUS.assign(parent=["long"] * (COUNT // 2) + parent[: COUNT // 2])
     for seed in range(5):
         # Half of all the text is never held out.
-        found = new_documents(corpus, queries, qrels, NOTHING, wanted=100, seed=seed)
+        found = new_documents(corpus, queries, qrels, NOTHING, new_queries=100, seed=seed)
         assert "d0" not in set(found.document_id)

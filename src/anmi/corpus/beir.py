@@ -1,4 +1,4 @@
-"""The module reads collections in the layout of BEIR from folders, ir_datasets and `datasets`, and runs of TREC."""
+"""The module reads the layout of BEIR (folders, ir_datasets, `datasets`) and runs of TREC."""
 
 from __future__ import annotations
 
@@ -93,23 +93,17 @@ def read_beir(location: str, options: Options) -> RawCollection:
     query_file = _first(folder, ["queries"], _TEXTS)
     queries = empty(*QUERY_COLUMNS)
     if query_file or len(qrels):
-        queries = read_texts(
-            inside(query_file or folder / "queries.jsonl", folder), "query", options.columns
-        )
-    runs = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
+        query_file = inside(query_file or folder / "queries.jsonl", folder)
+        queries = read_texts(query_file, "query", options.columns)
+    run_files = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
+    runs = [read_run(inside(run_file, folder)) for run_file in run_files]
+    empty_files = [name for name, labels in tables.items() if labels.empty]
     return RawCollection(
         documents,
         queries,
         qrels,
-        notes={
-            name: "is empty, as if it were not there"
-            for name, labels in tables.items()
-            if labels.empty
-        },
-        runs=pd.concat(
-            [empty(*RUN_COLUMNS), *(read_run(inside(run, folder)) for run in runs)],
-            ignore_index=True,
-        ),
+        notes=dict.fromkeys(empty_files, "is empty, as if it were not there"),
+        runs=pd.concat([empty(*RUN_COLUMNS), *runs], ignore_index=True),
     )
 
 
@@ -197,16 +191,12 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
 def _places(header: tuple[str, ...]) -> tuple[int, ...]:
     """Return where query, document and label stand; nothing where names do not say so."""
     plain = [name.strip().lower().replace("_", "-") for name in header]
-    places = [
-        plain.index(name)
-        for names in _COLUMNS.values()
-        for name in [name for name in names if name in plain][:1]
-    ]
-    return tuple(places) if len(places) == len(_COLUMNS) else ()
+    columns = [next((name for name in names if name in plain), "") for names in _COLUMNS.values()]
+    return tuple(map(plain.index, columns)) if all(columns) else ()
 
 
 def labels_of(path: Path, rows: Iterable[Row], split: str) -> pd.DataFrame:
-    """Return the labels of rows with the columns ``query-id``, ``corpus-id`` and ``score``; see :func:`read_qrels`."""
+    """Return the labels of rows with the columns that :func:`read_qrels` knows."""
     labels = []
     for line, values in rows:
         names = tuple(values)
@@ -232,9 +222,8 @@ def _in_one_sentence(name: str, cure: str) -> Iterator[None]:
         yield
     except AnmiError:
         raise
-    except (
-        Exception
-    ) as error:  # downloads, archives, parsers and licence prompts: each raises something else
+    except Exception as error:
+        # Downloads, archives, parsers and licence prompts: each raises something else.
         message = " ".join(str(error).split())[:300]
         raise AnmiError(
             f"{name} cannot be read ({type(error).__name__}: {message}); {cure}"
@@ -278,23 +267,16 @@ def read_ir_datasets(location: str, options: Options) -> RawCollection:
             for _, part in splits.values()
             for line, values in _texts(part.queries_iter())
         }
-        labels = [
-            (
-                str(label.query_id).strip(),
-                str(label.doc_id).strip(),
-                str(label.relevance),
-                split,
-                of,
-                line,
-            )
-            for split, (of, part) in splits.items()
-            for line, label in enumerate(part.qrels_iter(), 1)
-        ]
+        labels: list[tuple[Any, ...]] = []
+        for split, (dataset_name, part) in splits.items():
+            for line, label in enumerate(part.qrels_iter(), 1):
+                pair = (str(label.query_id).strip(), str(label.doc_id).strip())
+                labels.append((*pair, str(label.relevance), split, dataset_name, line))
         return RawCollection(
             read_texts(Path(name), "document", {}, _texts(train.docs_iter())),
             read_texts(Path(name), "query", {}, query_rows.values()),
             table(labels, *LABEL_COLUMNS),
-            notes={"ir_datasets": {split: of for split, (of, _) in splits.items()}},
+            notes={"ir_datasets": _names(splits)},
         )
 
 
@@ -309,7 +291,10 @@ def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
     base = base if last == "train" else location
     splits: dict[str, tuple[str, Any]] = {}
     for split, names in SPLIT_NAMES.items():
-        for name in [*(f"{base}/{name}" for name in names), *[location][: split == "train"]]:
+        candidates = [f"{base}/{name}" for name in names]
+        if split == "train":
+            candidates.append(location)
+        for name in candidates:
             with suppress(KeyError):
                 part = library.load(name)
                 if part.has_qrels() and part.has_queries():
@@ -323,22 +308,18 @@ def _splits(location: str, library: Any) -> dict[str, tuple[str, Any]]:
 
 
 def _texts(items: Iterable[Any]) -> Iterator[Row]:
-    """Yield documents or queries of a dataset, whatever their fields are called; the id is the first."""
+    """Yield documents or queries of a dataset, whose first field is the id."""
     for line, item in enumerate(items, 1):
-        title, text, metadata = (
-            getattr(item, field, None) for field in ("title", "text", "metadata")
-        )
-        if not isinstance(text, str):
-            title = ""
-            text = item.default_text()
-        yield (
-            line,
-            {"_id": str(item[0]), "title": title, "text": text or "", "metadata": metadata or {}},
-        )
+        values = {"_id": str(item[0]), "metadata": getattr(item, "metadata", None) or {}}
+        if isinstance(getattr(item, "text", None), str):
+            values |= {"title": getattr(item, "title", None), "text": item.text}
+        else:
+            values |= {"title": "", "text": item.default_text() or ""}
+        yield line, values
 
 
 def read_hf(location: str, options: Options) -> RawCollection:
-    """Read a dataset as the library `datasets` does: what it saved, a folder of files, or a name on its hub.
+    """Read what `datasets` saved, a folder of files, or a dataset on its hub.
 
     Configurations called ``corpus``, ``queries`` and ``qrels`` (or ``default``) hold a collection
     as that of BEIR, also with ``CONFIG-`` in front; the labels may also be another dataset,
@@ -368,58 +349,65 @@ def read_hf(location: str, options: Options) -> RawCollection:
         for path in folder.rglob("*") if folder.is_dir() else ():
             inside(path, folder)
         configs = _configs(folder, str(folder) if folder.is_dir() else name)
-
-        def called(part: str) -> str | None:
-            return next(
-                (
-                    candidate
-                    for candidate in (f"{config}-{part}", f"{part}-{config}", part)
-                    if candidate in configs
-                ),
-                None,
-            )
-
-        def texts(part: str, kind: str) -> pd.DataFrame:
-            rows = itertools.chain(*map(_rows, _load(name, part).values()))
-            return read_texts(Path(name) / part, kind, options.columns, rows)
-
-        corpus = called("corpus")
-        queries = called("queries")
-        labels = called("qrels") or called("default")
-        languages = [
-            config_name.removesuffix("-corpus")
-            for config_name in configs
-            if config_name.endswith("-corpus")
-        ]
-        if corpus is None and languages:
-            raise AnmiError(
-                f"hf:{location} has a corpus for each of {', '.join(sorted(languages))}; name one:"
-                f" hf:{name}:{min(languages)}"
-            )
+        corpus = _config(configs, config, "corpus")
         if corpus is None:
-            splits = _of_splits(location, _load(name, config), split)
-            rows: Iterator[Pair] = (
-                (Path(name) / found, line, values, ours)
-                for ours, (found, part) in splits.items()
-                for line, values in _rows(part)
+            languages = sorted(
+                config_name.removesuffix("-corpus")
+                for config_name in configs
+                if config_name.endswith("-corpus")
             )
-            counts = {found: len(part) for found, part in splits.values()}
-            return gather_pairs(f"hf:{location}", rows, options, {"pairs": counts})
+            if languages:
+                raise AnmiError(
+                    f"hf:{location} has a corpus for each of {', '.join(languages)}; name one:"
+                    f" hf:{name}:{languages[0]}"
+                )
+            return _hf_pairs(
+                location, name, _of_splits(location, _load(name, config), split), options
+            )
+
+        def texts(config_name: str, kind: str) -> pd.DataFrame:
+            rows = itertools.chain(*map(_rows, _load(name, config_name).values()))
+            return read_texts(Path(name) / config_name, kind, options.columns, rows)
+
+        queries = _config(configs, config, "queries")
         if queries is None:
             return RawCollection(texts(corpus, "document"), notes={"hf": {}})
+        labels = _config(configs, config, "qrels") or _config(configs, config, "default")
         place = name if labels else f"{name}-qrels"
         splits = _of_splits(place, _load(place, labels), split)
         qrels = [
-            labels_of(Path(place) / found, _rows(part), ours)
-            for ours, (found, part) in splits.items()
+            labels_of(Path(place) / split_name, _rows(part), our_split)
+            for our_split, (split_name, part) in splits.items()
         ]
-        notes = {"hf": {ours: found for ours, (found, _) in splits.items()}}
         return RawCollection(
             texts(corpus, "document"),
             texts(queries, "query"),
             pd.concat(qrels, ignore_index=True),
-            notes=notes,
+            notes={"hf": _names(splits)},
         )
+
+
+def _names(splits: Mapping[str, tuple[str, Any]]) -> dict[str, str]:
+    """Return the dataset's own name of each split."""
+    return {split: name for split, (name, _) in splits.items()}
+
+
+def _config(configs: Sequence[str], prefix: str, part: str) -> str | None:
+    """Return the configuration that holds a part of a collection, one with the prefix first."""
+    candidates = (f"{prefix}-{part}", f"{part}-{prefix}", part)
+    return next((candidate for candidate in candidates if candidate in configs), None)
+
+
+def _hf_pairs(
+    location: str, name: str, splits: Mapping[str, tuple[str, Any]], options: Options
+) -> RawCollection:
+    rows: Iterator[Pair] = (
+        (Path(name) / split_name, line, values, our_split)
+        for our_split, (split_name, part) in splits.items()
+        for line, values in _rows(part)
+    )
+    counts = {split_name: len(part) for split_name, part in splits.values()}
+    return gather_pairs(f"hf:{location}", rows, options, {"pairs": counts})
 
 
 def _saved(folder: Path) -> bool:
@@ -439,7 +427,7 @@ def _configs(folder: Path, place: str) -> list[str]:
 
 
 def _load(name: str, config: str | None) -> Mapping[str, Any]:
-    """Return the splits of a configuration; a folder as it is now, not what `datasets` read before under its name."""
+    """Return the splits of a configuration; a folder is read as it is now, not from a cache."""
     import datasets
 
     folder = Path(name).expanduser()
@@ -447,14 +435,11 @@ def _load(name: str, config: str | None) -> Mapping[str, Any]:
     if _saved(place):
         dataset = datasets.load_from_disk(place)
     else:
-        options = (
-            {"download_mode": "force_redownload", "verification_mode": "no_checks"}
-            if folder.is_dir()
-            else {}
-        )
-        dataset = datasets.load_dataset(
-            str(folder) if folder.is_dir() else name, config or None, **options
-        )
+        options = {}
+        if folder.is_dir():
+            name = str(folder)
+            options = {"download_mode": "force_redownload", "verification_mode": "no_checks"}
+        dataset = datasets.load_dataset(name, config or None, **options)
     return dataset if isinstance(dataset, dict) else {"train": dataset}
 
 

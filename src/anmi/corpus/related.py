@@ -1,4 +1,4 @@
-"""The module finds near-duplicates and parts of one document, no negatives of each other, and what is to be new."""
+"""The module finds near-duplicates and parts of one document, and chooses new documents."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -30,7 +32,7 @@ from anmi.corpus.texts import (
 )
 from anmi.corpus.types import FEWEST_DEV
 from anmi.errors import AnmiError
-from anmi.ragged import Int32s, Int64s
+from anmi.ragged import Bools, Int32s, Int64s
 from anmi.seeds import position
 
 log = logging.getLogger(__name__)
@@ -118,14 +120,12 @@ def near_duplicates(
             # The key says which names the text has, and how often.
             groups[hash(tuple(sorted(filter(telling.__contains__, words))))].append(row)
     pairs = []
-    for rows in groups.values():
-        if len(rows) > 1:
-            runs = {row: _runs(_words(texts[row].as_py())) for row in rows}
-            pairs += [
-                (i, j, share)
-                for i, j in _sharing(runs, similarity)
-                if (share := len(runs[i] & runs[j]) / len(runs[i] | runs[j])) >= similarity
-            ]
+    for rows in (rows for rows in groups.values() if len(rows) > 1):
+        runs = {row: _runs(_words(texts[row].as_py())) for row in rows}
+        for i, j in _sharing(runs, similarity):
+            share = len(runs[i] & runs[j]) / len(runs[i] | runs[j])
+            if share >= similarity:
+                pairs.append((i, j, share))
     return sorted(pairs)
 
 
@@ -134,7 +134,7 @@ def _words(form: str) -> list[str]:
 
 
 def _is_name(word: str) -> bool:
-    """Tell whether a word names something however common it is: numbers, and letters as in "hepatitis B"."""
+    """Tell whether a word is a name however common: a number, or a letter as in "hepatitis B"."""
     return any(map(str.isdigit, word)) or (len(word) == 1 and not UNSPACED.match(word))
 
 
@@ -150,9 +150,8 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
     for row, text_runs in runs.items():
         # A text of n runs shares at least similarity · n of them with a similar text, so at least
         # one of this many.
-        rarest = sorted(text_runs, key=lambda run: (frequency[run], run))[
-            : int((1 - similarity) * len(text_runs) + 1e-9) + 1
-        ]
+        count = int((1 - similarity) * len(text_runs) + 1e-9) + 1
+        rarest = sorted(text_runs, key=lambda run: (frequency[run], run))[:count]
         for run in (run for run in rarest if frequency[run] > 1):
             pairs |= {(earlier, row) for earlier in holding[run][-_REACH:]}
             holding[run].append(row)
@@ -160,10 +159,7 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
 
 
 def find_related(
-    corpus: pd.DataFrame,
-    forms: Texts,
-    duplicates: pd.DataFrame,
-    families: pd.Series | None = None,
+    corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame, families: pd.Series | None = None
 ) -> pd.DataFrame:
     """Find the pairs of documents where one must not be a negative if the other is a positive.
 
@@ -201,23 +197,19 @@ def find_related(
     [['a', 'c', 'sibling']]
     """
     rows = np.flatnonzero(~among(corpus["document_id"], duplicates["document_id"]))
-    parts = corpus["document_id"] if families is None else families
     near = near_duplicates(arrow(forms).take(pa.array(rows)))
     pairs = [(rows[i], rows[j], NEAR, share) for i, j, share in near]
-    pairs = sorted(
-        [
-            *pairs,
-            *((i, j, SIBLING, np.nan) for i, j in zip(*siblings(parts), strict=True)),
-        ]
-    )
+    if families is not None:
+        pairs += [(i, j, SIBLING, np.nan) for i, j in zip(*siblings(families), strict=True)]
     names = corpus["document_id"].tolist()
-    near_and_siblings = [(names[i], names[j], kind, share) for i, j, kind, share in pairs]
-    same = [
-        (*pair, COPY, 1.0)
-        for pair in duplicates[["document_id", "duplicate_of"]].itertuples(index=False)
-    ]
     types = dict.fromkeys(["document_id", "other_id", "kind"], "str") | {"similarity": "float32"}
-    return pd.DataFrame([*same, *near_and_siblings], columns=list(types)).astype(types)
+    related = pd.DataFrame(
+        [(names[i], names[j], kind, share) for i, j, kind, share in sorted(pairs)],
+        columns=list(types),
+    )
+    same = duplicates[["document_id", "duplicate_of"]].set_axis(["document_id", "other_id"], axis=1)
+    same = same.assign(kind=COPY, similarity=1.0)
+    return pd.concat([same, related], ignore_index=True).astype(types)
 
 
 def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[str, str]:
@@ -250,7 +242,7 @@ def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[st
 
 
 def documents_of(corpus: pd.DataFrame) -> pd.Series:
-    """Return the id of the document that each passage belongs to; its own where ingestion said nothing of it."""
+    """Return the id of the document of each passage; its own where ingestion said nothing."""
     return corpus["parent"] if "parent" in corpus else corpus["document_id"]
 
 
@@ -304,11 +296,11 @@ def result_passages(corpus: pd.DataFrame) -> Int32s:
 
 
 def siblings(parents: pd.Series) -> Pairs:
-    """Return the first document of each parent with every other one of it, int64 [n] each, in order.
+    """Return the first document of each parent with every other one, int64 [n] each, in order.
 
     Examples
     --------
-    >>> [found.tolist() for found in siblings(pd.Series(["b", "b", "c", "b"]))]
+    >>> [rows.tolist() for rows in siblings(pd.Series(["b", "b", "c", "b"]))]
     [[0, 0], [1, 3]]
     """
     first = first_rows(parents)
@@ -345,15 +337,15 @@ def parents_of(corpus: pd.DataFrame, column_name: str | None = None) -> pd.Serie
     """
     parents = corpus["document_id"].reset_index(drop=True).astype(object)
     if column_name != "":
-        named = _named_parents(corpus["metadata"], column_name or PARENT_KEY)
-        if column_name and named.empty:
+        named_parents = _named_parents(corpus["metadata"], column_name or PARENT_KEY)
+        if column_name and named_parents.empty:
             raise AnmiError(
                 f'no document has a "{column_name}", which ingestion.columns.parent names; name a'
                 " column of the corpus that holds the id of the whole document"
             )
         if not column_name:
-            named = _without_categories(named, len(corpus))
-        parents[named.index] = named
+            named_parents = _without_categories(named_parents, len(corpus))
+        parents[named_parents.index] = named_parents
     return column(parents.tolist()).set_axis(corpus.index)
 
 
@@ -408,9 +400,9 @@ def _as_id(value: Any) -> str:
     return str(value).strip() if is_id else ""
 
 
-def _without_categories(named: pd.Series, documents: int) -> pd.Series:
+def _without_categories(parents: pd.Series, documents: int) -> pd.Series:
     """Return the parents that only so many documents share; warn of the others."""
-    counts = named.value_counts()
+    counts = parents.value_counts()
     large = counts[counts > _largest_family(documents)]
     if len(large):
         log.warning(
@@ -423,11 +415,11 @@ def _without_categories(named: pd.Series, documents: int) -> pd.Series:
             large.index[0],
             len(large),
         )
-    return named[~named.isin(large.index)]
+    return parents[~parents.isin(large.index)]
 
 
 def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
-    """Return the parent in front of the number of each id, by row; none where the ids are no numbers of parts."""
+    """Return the parent in front of the number of each id, by row; none where ids are no parts."""
     corpus = corpus.reset_index(drop=True)
     parts = corpus["document_id"].str.extract(_PART).dropna().astype({"number": int})
     if len(parts) < _LEAST_SHARE * len(corpus) or parts.empty:
@@ -443,22 +435,17 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
     )
     several = in_a_row & (by_parent["size"] > 1)
     if "title" in corpus:
-        titled = parts.assign(title=corpus["title"]).query(
-            "title != '' and mark not in ('#', '::')"
-        )
-        several &= (
-            titled.groupby("parent")["title"].nunique().reindex(by_parent.index, fill_value=0) <= 1
-        )
-    if (
-        by_parent["size"][several].sum() < _LEAST_SHARE * len(corpus)
-        or several.sum() < _LEAST_PARENTS
-    ):
+        parts["title"] = corpus["title"]
+        titled = parts[(parts["title"] != "") & ~parts["mark"].isin(["#", "::"])]
+        titles = titled.groupby("parent")["title"].nunique()
+        several &= titles.reindex(by_parent.index, fill_value=0) <= 1
+    parts_in_rows = by_parent["size"][several].sum()
+    if parts_in_rows < _LEAST_SHARE * len(corpus) or several.sum() < _LEAST_PARENTS:
         return parts["parent"][:0]
     # A document that has parts is whole, whatever its own id ends in.
-    whole = corpus["document_id"][parts.index].isin(by_parent.index) | (
-        parts["parent"].map(by_parent["size"]) > limit
-    )
-    return parts["parent"][~whole]
+    is_whole = corpus["document_id"][parts.index].isin(by_parent.index)
+    is_whole |= parts["parent"].map(by_parent["size"]) > limit
+    return parts["parent"][~is_whole]
 
 
 # At most this share is new for each of dev and test, so that holding out costs little.
@@ -477,14 +464,14 @@ def new_documents(
     qrels: pd.DataFrame,
     related: pd.DataFrame,
     *,
-    wanted: int,
+    new_queries: int,
     seed: int,
 ) -> pd.DataFrame:
-    """Choose documents that mining and training must not see, so that they stand for those that come later.
+    """Choose documents that mining and training must not see, to stand for those that come later.
 
     No training query names them. At most a twentieth of the labelled documents answer queries of
     dev, and as many those of test: half of the queries that no training label gives away get new
-    documents, and no more than are wanted. With 20 to 59 labelled test queries none is new for
+    documents, and no more than ``new_queries``. With 20 to 59 labelled test queries none is new for
     test, see :func:`why_none_is_new`.
 
     A split with fewer than 20 labelled queries gets pseudo-queries besides. Of these documents that
@@ -500,7 +487,7 @@ def new_documents(
     related
         ``document_id, other_id``: copies, near-duplicates and siblings, which are new together, as
         are the passages of one document.
-    wanted
+    new_queries
         Queries of each split, all of whose relevant documents are new; 0 chooses none.
     seed
         Keys the hash of the texts that chooses.
@@ -517,63 +504,118 @@ def new_documents(
     >>> queries = pd.DataFrame({"query_id": names, "text": names, "split": "test"})
     >>> qrels = pd.DataFrame({"query_id": names, "document_id": names, "relevance": 1})
     >>> related = pd.DataFrame({"document_id": [], "other_id": []}, dtype=str)
-    >>> new = new_documents(corpus, queries, qrels, related, wanted=100, seed=1)
+    >>> new = new_documents(corpus, queries, qrels, related, new_queries=100, seed=1)
     >>> new.split.value_counts().to_dict()
     {'dev': 10, 'test': 3}
     """
     qrels = qrels.reset_index(drop=True)
-    passages = len(corpus)
     corpus = corpus.reset_index(drop=True)
-    group, size = _groups(corpus, related)
+    group, sizes = _groups(corpus, related)
+    labels = pd.DataFrame(
+        {
+            "split": qrels.query_id.map(queries.set_index("query_id").split),
+            "group": qrels.document_id.map(pd.Series(group, corpus.document_id)),
+            "query_id": qrels.query_id,
+            "relevant": qrels.relevance > 0,
+        }
+    )
+    labels = labels.dropna().astype({"group": int})
+    split_of_group = np.full(len(sizes), "", object)
+    split_of_group[labels.group[labels.split == "train"]] = "train"
     documents = documents_of(corpus)
-    count = documents.nunique()
-    relevant_passages = qrels.document_id[qrels.relevance > 0]
-    labelled_count = documents[corpus.document_id.isin(relevant_passages)].nunique()
-    columns = {
-        "split": qrels.query_id.map(queries.set_index("query_id").split),
-        "group": qrels.document_id.map(pd.Series(group, corpus.document_id)),
-        "query_id": qrels.query_id,
-        "relevant": qrels.relevance > 0,
-    }
-    named = pd.DataFrame(columns).dropna().astype({"group": int})
-    split_of_group = np.full(len(size), "", object)
-    split_of_group[named.group[named.split == "train"]] = "train"
-    for split in ("test", "dev") if wanted else ():
-        of_split = named[named.split == split]
-        queries_wanted = wanted
-        labelled_queries = count_labelled(queries, qrels, split)
-        if labelled_queries >= FEWEST_DEV:
-            room = _MOST_NEW * labelled_count
-            room *= split == "dev" or labelled_queries >= FEWEST_FOR_NEW
-            wanted_groups = of_split[of_split.relevant].groupby("query_id").group.agg(set)
-            texts = queries.set_index("query_id").text[wanted_groups.index]
-            is_last = np.zeros(len(wanted_groups), bool)
+    for split in ("test", "dev") if new_queries else ():
+        of_split = labels[labels.split == split]
+        if (labelled_queries := count_labelled(queries, qrels, split)) >= FEWEST_DEV:
+            relevant_passages = qrels.document_id[qrels.relevance > 0]
+            labelled_documents = documents[corpus.document_id.isin(relevant_passages)].nunique()
+            is_measured = split == "dev" or labelled_queries >= FEWEST_FOR_NEW
+            candidates = _labelled_candidates(of_split, queries, new_queries)
+            candidates.documents = _MOST_NEW * labelled_documents * is_measured
         else:
-            queries_wanted = max(wanted, count // 20)
-            room = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
-            room *= passages >= 2 * _NEW_OF_FEW
-            # The split's own labels are measured on the whole texts of their documents.
-            unnamed = np.setdiff1d(np.arange(len(size)), of_split.group)
-            wanted_groups = pd.Series([{number} for number in unnamed.tolist()], dtype=object)
-            # Queries of the other split keep their documents where there are enough without labels.
-            is_last = np.isin(unnamed, named.group)
-            texts = pd.Series(document_texts(corpus)).groupby(group).min()[unnamed]
-        free = np.array(
-            [not any(split_of_group[list(members)] == "train") for members in wanted_groups], bool
-        )
-        forms = [normalised(text) for text in texts]
-        order = np.lexsort((position(seed, f"new/{split}", forms), is_last))
-        left = np.array([room, max(passages // 5, 1)])
-        for members in wanted_groups.iloc[
-            order[free[order]][: min(queries_wanted, -(-int(free.sum()) // 2))]
-        ]:
-            fresh = [number for number in members if not split_of_group[number]]
-            cost = size[fresh].sum(axis=0)
-            if (cost <= left).all():
-                split_of_group[fresh] = split
-                left = left - cost
+            candidates = _unnamed_candidates(corpus, group, of_split, labels, new_queries)
+        _hold_out(candidates, split_of_group, sizes, split, len(corpus), seed)
     chosen = corpus[["document_id"]].assign(split=column(split_of_group[group]))
     return chosen[chosen.split.isin(("dev", "test"))].reset_index(drop=True)
+
+
+@dataclass
+class _Candidates:
+    """Sets of groups of documents that may be new for a split.
+
+    Attributes
+    ----------
+    groups
+        Each set of groups that is new together, by the query that asks for it or by number.
+    texts
+        Of the queries or documents, by whose hash sets are chosen.
+    is_last
+        Which sets are chosen only when no other is left.
+    most
+        Sets that may be chosen.
+    documents
+        Documents that may be new.
+    """
+
+    groups: pd.Series
+    texts: pd.Series
+    is_last: Bools
+    most: int
+    documents: float = 0.0
+
+
+def _labelled_candidates(
+    labels: pd.DataFrame, queries: pd.DataFrame, new_queries: int
+) -> _Candidates:
+    """Return the documents that answer each query of a split."""
+    groups = labels[labels.relevant].groupby("query_id").group.agg(set)
+    texts = queries.set_index("query_id").text[groups.index]
+    return _Candidates(groups, texts, np.zeros(len(groups), bool), new_queries)
+
+
+def _unnamed_candidates(
+    corpus: pd.DataFrame,
+    group: Int32s,
+    of_split: pd.DataFrame,
+    labels: pd.DataFrame,
+    new_queries: int,
+) -> _Candidates:
+    """Return the documents that no label of a split names."""
+    count = documents_of(corpus).nunique()
+    # The split's own labels are measured on the whole texts of their documents.
+    unnamed = np.setdiff1d(group, of_split.group)
+    texts = pd.Series(document_texts(corpus)).groupby(group).min()[unnamed]
+    return _Candidates(
+        pd.Series([{number} for number in unnamed.tolist()], dtype=object),
+        texts,
+        # The other split's queries keep their documents where there are enough without labels.
+        np.isin(unnamed, labels.group),
+        max(new_queries, count // 20),
+        max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5)) * (len(corpus) >= 2 * _NEW_OF_FEW),
+    )
+
+
+def _hold_out(
+    candidates: _Candidates,
+    split_of_group: NDArray[Any],
+    sizes: Int64s,
+    split: str,
+    passages: int,
+    seed: int,
+) -> None:
+    """Give groups of documents to a split, in the order of the hash, as long as there is room."""
+    is_free = np.array(
+        [not any(split_of_group[list(groups)] == "train") for groups in candidates.groups], bool
+    )
+    forms = [normalised(text) for text in candidates.texts]
+    order = np.lexsort((position(seed, f"new/{split}", forms), candidates.is_last))
+    count = min(candidates.most, -(-int(is_free.sum()) // 2))
+    room = np.array([candidates.documents, max(passages // 5, 1)])
+    for groups in candidates.groups.iloc[order[is_free[order]][:count]]:
+        fresh = [number for number in groups if not split_of_group[number]]
+        cost = sizes[fresh].sum(axis=0)
+        if (cost <= room).all():
+            split_of_group[fresh] = split
+            room = room - cost
 
 
 def count_labelled(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> int:
@@ -606,13 +648,11 @@ def _groups(corpus: pd.DataFrame, related: pd.DataFrame) -> tuple[Int32s, Int64s
     What is related is of one group, and so is every part of a document.
     """
     passages = np.arange(len(corpus))
-    place = pd.Series(passages, corpus.document_id)
-    first = first_rows(documents_of(corpus))
-    ends = [
-        np.concatenate([place[related[name]].to_numpy(), parts])
-        for name, parts in (("document_id", passages), ("other_id", first))
-    ]
-    edges = coo_array((np.ones(len(ends[0]), bool), ends), (len(corpus), len(corpus)))
-    groups, group = connected_components(edges, directed=False)
-    members = (group[first == passages], group)
-    return group, np.stack([np.bincount(some, minlength=groups) for some in members], axis=1)
+    rows = pd.Series(passages, corpus.document_id)
+    firsts = first_rows(documents_of(corpus))
+    heads = np.concatenate([rows[related["document_id"]].to_numpy(), passages])
+    tails = np.concatenate([rows[related["other_id"]].to_numpy(), firsts])
+    edges = coo_array((np.ones(len(heads), bool), (heads, tails)), (len(corpus), len(corpus)))
+    count, group = connected_components(edges, directed=False)
+    documents = np.bincount(group[firsts == passages], minlength=count)
+    return group, np.stack([documents, np.bincount(group, minlength=count)], axis=1)

@@ -1,4 +1,4 @@
-"""One string names a collection; the module reads, checks and splits it, so that later stages can trust it.
+"""The module reads, checks and splits the collection that a string names.
 
 A new kind of source is one function from (location, options) to
 :class:`anmi.corpus.types.RawCollection` and one line in :data:`anmi.corpus.places.READERS`.
@@ -92,12 +92,13 @@ def load_collection(collection: str, **options: Any) -> Collection:
 
 
 def fingerprint(collection: Collection) -> str:
-    """Return a hash of the corpus, the queries and the qrels, in their order, as 32 hexadecimal digits."""
-    tables = (collection.corpus, collection.queries, collection.qrels)
-    columns = (table[name] for table in tables for name in sorted(table.columns))
-    return digest(
-        *(digest(str(values.name), *arrow(values).to_pylist()) for values in columns)
-    ).hex()
+    """Return a hash of corpus, queries and qrels in their order: 32 hexadecimal digits."""
+    column_hashes: list[bytes] = []
+    for table in (collection.corpus, collection.queries, collection.qrels):
+        column_hashes += [
+            digest(name, *arrow(table[name]).to_pylist()) for name in sorted(table.columns)
+        ]
+    return digest(*column_hashes).hex()
 
 
 def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
@@ -118,90 +119,106 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
         If two splits share a query, too much is damaged, or none of the training labels is left. A
         collection without training labels is no error.
     """
-    _check_ids(raw.documents, raw.queries, raw.qrels)
     quarantine = Quarantine()
     notes = dict(raw.notes)
-    documents = _documents(raw.documents, quarantine, options)
-    queries = _once("query", raw.queries, quarantine)
-    blank = queries["text"].str.strip() == ""
-    queries = quarantine.set_aside("query", queries, blank, "the text is empty", damage=True)
-    _check_splits(raw.qrels)
-    valid = _labels(raw, documents, queries, quarantine, options)
-    queries = _labelled(queries, raw.qrels, valid, documents, quarantine)
-    quarantine.check("query", len(raw.queries), options.max_quarantine)
-
-    queries = queries.assign(normalised=normalised_forms(queries["text"]).to_pylist())
-    # Queries that differ in signs alone are drawn together, too.
-    first = queries.groupby("normalised")["text"].transform("first")
-    queries = queries.assign(words=first.map(without_signs).astype("str"))
-    queries = _with_splits(queries, valid, options, notes)
+    documents, queries, labels = _checked(raw, quarantine, options)
+    queries = _with_splits(_with_forms(queries), labels, options, notes)
     queries = _without_leaks(queries, quarantine)
-    qrels = valid
+    qrels = labels
     if not raw.same_text_is_equivalent:
         queries, qrels = _merged(queries, qrels, quarantine)
     queries = _subset(queries, options, notes)
     set_aside = quarantine.table()
-    if "train" not in set(valid.loc[valid["relevance"] > 0, "split"]):
+    if "train" not in set(labels.loc[labels["relevance"] > 0, "split"]):
         notes["labels"] = "none for training"
     elif not (queries["split"] == "train").any():
-        commonest = set_aside.loc[set_aside["kind"] == "query", "reason"].mode().tolist()
-        cause = (
-            f"most queries were set aside ({commonest[0]})" if commonest else "it has no such label"
-        )
-        raise AnmiError(
-            f'collection "{name}" has no training query with a positive, so there is nothing to'
-            f" mine for: {cause}; label more queries of the split train"
-        )
+        raise _nothing_to_mine(name, set_aside)
 
-    def plain(table: pd.DataFrame, *names: str) -> pd.DataFrame:
-        return table[[*names] or [*table.columns]].reset_index(drop=True)
-
-    corpus = plain(documents, "document_id", "title", "text", "metadata")
+    corpus = _plain(documents, "document_id", "title", "text", "metadata")
     qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
     qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
     qrels, present, judged = _by_relevance(qrels, corpus)
-    _note_absent(qrels, present, notes)
-    if len(judged):
-        notes["judged"] = (
-            f"{len(judged):,} labels below {options.relevant_from} are judged negatives"
-        )
+    _note_labels(qrels, present, judged, options, notes)
     texts = joined_texts(corpus)
     forms = normalised_forms(texts)
     language = options.language or detect_language(texts)
     _note_near(queries, language, notes)
     facts = raw.facts if len(raw.facts) else stated_facts(corpus, raw.graph)
-    runs = raw.runs[among(raw.runs["query_id"], queries["query_id"])]
-    runs = runs[among(runs["document_id"], corpus["document_id"])]
-    if strange := set(raw.runs["system"]) - set(runs["system"]):
+    same_as = find_queries(queries, corpus, forms)
+    queries = queries.assign(same_as=same_as).astype({"same_as": "str"})
+    equivalents = (
+        same_text(queries, qrels[present])
+        if raw.same_text_is_equivalent
+        else superset_of_triples(corpus, qrels[present])
+    )
+    return Collection(
+        name=name,
+        language=language,
+        corpus=corpus,
+        queries=_plain(queries, "query_id", "text", "split", "metadata", "same_as"),
+        qrels=_plain(qrels, "query_id", "document_id", "relevance", "split"),
+        equivalents=equivalents,
+        graph=_plain(raw.graph, "head", "relation", "tail"),
+        duplicates=find_duplicates(corpus["document_id"], forms),
+        quarantine=pd.concat([set_aside, raw.set_aside], ignore_index=True),
+        notes=notes,
+        entities=_plain(raw.entities),
+        facts=_plain(facts[among(facts["document_id"], corpus["document_id"])]),
+        judged=_plain(judged, "query_id", "document_id"),
+        runs=_plain(_runs(raw.runs, queries, corpus)),
+        forms=forms,
+    )
+
+
+def _checked(
+    raw: RawCollection, quarantine: Quarantine, options: Options
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return documents, queries and labels without the damaged ones."""
+    _check_ids(raw.documents, raw.queries, raw.qrels)
+    documents = _documents(raw.documents, quarantine, options)
+    queries = _once("query", raw.queries, quarantine)
+    blank = queries["text"].str.strip() == ""
+    queries = quarantine.set_aside("query", queries, blank, "the text is empty", damage=True)
+    _check_splits(raw.qrels)
+    labels = _labels(raw, documents, queries, quarantine, options)
+    queries = _labelled(queries, raw.qrels, labels, documents, quarantine)
+    quarantine.check("query", len(raw.queries), options.max_quarantine)
+    return documents, queries, labels
+
+
+def _with_forms(queries: pd.DataFrame) -> pd.DataFrame:
+    """Add the normalised texts, and the words by which splits are drawn."""
+    queries = queries.assign(normalised=normalised_forms(queries["text"]).to_pylist())
+    # Queries that differ in signs alone are drawn together, too.
+    first_texts = queries.groupby("normalised")["text"].transform("first")
+    return queries.assign(words=first_texts.map(without_signs).astype("str"))
+
+
+def _plain(table: pd.DataFrame, *names: str) -> pd.DataFrame:
+    """Return these columns of a table, or all, with rows numbered from 0."""
+    return table[[*(names or table.columns)]].reset_index(drop=True)
+
+
+def _nothing_to_mine(name: str, set_aside: pd.DataFrame) -> AnmiError:
+    reasons = set_aside.loc[set_aside["kind"] == "query", "reason"].mode().tolist()
+    cause = f"most queries were set aside ({reasons[0]})" if reasons else "it has no such label"
+    return AnmiError(
+        f'collection "{name}" has no training query with a positive, so there is nothing to mine'
+        f" for: {cause}; label more queries of the split train"
+    )
+
+
+def _runs(runs: pd.DataFrame, queries: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of runs that rank documents of the corpus for its queries."""
+    ranks_known = among(runs["query_id"], queries["query_id"])
+    ranks_known &= among(runs["document_id"], corpus["document_id"])
+    known_runs = runs[ranks_known]
+    if strange_systems := set(runs["system"]) - set(known_runs["system"]):
         raise AnmiError(
-            f"runs/{min(strange)} ranks no document of this corpus for a query of it; give"
+            f"runs/{min(strange_systems)} ranks no document of this corpus for a query of it; give"
             " their ids"
         )
-    columns = ["query_id", "text", "split", "metadata", "same_as"]
-    return Collection(
-        name,
-        language,
-        corpus,
-        plain(
-            queries.assign(same_as=find_queries(queries, corpus, forms)).astype({"same_as": "str"}),
-            *columns,
-        ),
-        plain(qrels, "query_id", "document_id", "relevance", "split"),
-        (
-            same_text(queries, qrels[present])
-            if raw.same_text_is_equivalent
-            else superset_of_triples(corpus, qrels[present])
-        ),
-        plain(raw.graph, "head", "relation", "tail"),
-        find_duplicates(corpus["document_id"], forms),
-        pd.concat([set_aside, raw.set_aside], ignore_index=True),
-        notes,
-        plain(raw.entities),
-        plain(facts[among(facts["document_id"], corpus["document_id"])]),
-        plain(judged, "query_id", "document_id"),
-        plain(runs),
-        forms,
-    )
+    return known_runs
 
 
 def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
@@ -218,23 +235,18 @@ def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> p
 
 
 def _check_ids(*tables: pd.DataFrame) -> None:
-    """Refuse ids that other formats and programs would cut or misread: tables of ranks, TSV files, C strings."""
+    """Refuse ids that TSV files, tables of ranks and C strings would cut or misread."""
     for table in tables:
         for ids in (table[name] for name in ("query_id", "document_id") if name in table):
             control = ids.str.contains(_CONTROL, regex=True)
             long = ids.str.len() > _LONGEST_ID
             if (control | long).any():
-                first: Any = table[control | long].iloc[0]
-                problem = (
-                    "a control character, such as a tab or a zero byte"
-                    if control[first.name]
-                    else _LONG
+                bad_row: Any = table[control | long].iloc[0]
+                problem = "a control character" if control[bad_row.name] else _LONG
+                raise AnmiError(
+                    f"{bad_row['file']} line {bad_row['line']} has an id with {problem}"
+                    f" ({bad_row[ids.name][:100]!r}); give it another"
                 )
-                sentence = (
-                    f"{first['file']} line {first['line']} has an id with {problem}"
-                    f" ({first[ids.name][:100]!r})"
-                )
-                raise AnmiError(f"{sentence}; give it another")
 
 
 def _once(kind: str, rows: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
@@ -262,10 +274,8 @@ def _check_splits(qrels: pd.DataFrame) -> None:
         first = pairs[pairs["query_id"] == second["query_id"]].iloc[0]
         raise AnmiError(
             f'query "{second["query_id"]}" is in {first["split"]} ({first["file"]} line'
-            f" {first['line']}) and in "
-            f"{second['split']} ({second['file']} line {second['line']}), {len(shared)} such in"
-            " all; every query must "
-            "be in one split only"
+            f" {first['line']}) and in {second['split']} ({second['file']} line {second['line']}),"
+            f" {len(shared)} such in all; every query must be in one split only"
         )
 
 
@@ -277,18 +287,17 @@ def _labels(
     options: Options,
 ) -> pd.DataFrame:
     """Return the labels of queries that are there, 0 for all below the first relevant grade."""
-    value = pd.to_numeric(raw.qrels["relevance"], errors="coerce").to_numpy(float)
-    value = np.where(np.isfinite(value), value, np.nan)
+    relevance = pd.to_numeric(raw.qrels["relevance"], errors="coerce").to_numpy(float)
+    relevance = np.where(np.isfinite(relevance), relevance, np.nan)
     reasons = {
-        "the relevance is no number": np.isnan(value),
-        "the relevance is no whole number": value % 1 != 0,
-        f"the relevance is larger than {LARGEST_RELEVANCE:,}": value > LARGEST_RELEVANCE,
+        "the relevance is no number": np.isnan(relevance),
+        "the relevance is no whole number": relevance % 1 != 0,
+        f"the relevance is larger than {LARGEST_RELEVANCE:,}": relevance > LARGEST_RELEVANCE,
         "the query is unknown": ~among(raw.qrels["query_id"], raw.queries["query_id"]),
     }
     reason = pd.Series(np.select(list(reasons.values()), list(reasons), ""), raw.qrels.index)
-    rows = quarantine.set_aside(
-        "qrel", raw.qrels.assign(relevance=value), reason != "", reason, damage=True
-    )
+    rows = raw.qrels.assign(relevance=relevance)
+    rows = quarantine.set_aside("qrel", rows, reason != "", reason, damage=True)
     quarantine.check("qrel", len(raw.qrels), options.max_quarantine)
     gone = ~among(rows["query_id"], queries["query_id"])
     rows = quarantine.set_aside("qrel", rows, gone, "its query was set aside")
@@ -300,16 +309,14 @@ def _labels(
     relevant = rows["relevance"] >= options.relevant_from
     rows = rows.assign(relevance=rows["relevance"].where(relevant, 0))
     in_corpus = among(rows["document_id"], documents["document_id"])
-    lost = rows[
-        ~in_corpus & (rows["relevance"] > 0) & ~rows["split"].isin(rows["split"][in_corpus])
-    ]
-    if len(lost):
-        first = lost.iloc[0]
+    is_lost = ~in_corpus & (rows["relevance"] > 0)
+    is_lost &= ~rows["split"].isin(rows["split"][in_corpus])
+    if is_lost.any():
+        lost_row = rows[is_lost].iloc[0]
         raise AnmiError(
-            f'{first["file"]} line {first["line"]} labels the document "{first["document_id"]}",'
-            " which is unknown, as "
-            f"are all others of {first['split']}; give the labels of this corpus, with its ids as"
-            " they are written"
+            f"{lost_row['file']} line {lost_row['line']} labels the document"
+            f' "{lost_row["document_id"]}", which is unknown, as are all others of'
+            f" {lost_row['split']}; give the labels of this corpus, with its ids as written"
         )
     quarantine.set_aside("qrel", rows, ~in_corpus, "the document is not in the corpus")
     return rows
@@ -334,8 +341,8 @@ def _highest(qrels: pd.DataFrame) -> pd.DataFrame:
 
 def _labelled(
     queries: pd.DataFrame,
-    before: pd.DataFrame,
-    valid: pd.DataFrame,
+    written: pd.DataFrame,
+    labels: pd.DataFrame,
     documents: pd.DataFrame,
     quarantine: Quarantine,
 ) -> pd.DataFrame:
@@ -345,23 +352,34 @@ def _labelled(
     that no label names is no damage, and neither is one that was judged to have no answer; one
     whose labels all failed is.
     """
-    positive = valid[valid["relevance"] > 0]
+    positive = labels[labels["relevance"] > 0]
     usable = (positive["split"] != "train") | among(
         positive["document_id"], documents["document_id"]
     )
-    for labels, reason, damage in (
-        (before, "no label names the query", False),
-        (valid, "the query has no positive", True),
-        (positive, "no label of the query is of a relevant grade", False),
-        (positive[usable], "no relevant document of the query is in the corpus", False),
+    for required_labels, reason in (
+        (written, "no label names the query"),
+        (labels, "the query has no positive"),
+        (positive, "no label of the query is of a relevant grade"),
+        (positive[usable], "no relevant document of the query is in the corpus"),
     ):
-        bad = ~among(queries["query_id"], labels["query_id"])
-        queries = quarantine.set_aside("query", queries, bad, reason, damage=damage)
+        bad = ~among(queries["query_id"], required_labels["query_id"])
+        is_damage = required_labels is labels
+        queries = quarantine.set_aside("query", queries, bad, reason, damage=is_damage)
     return queries
 
 
-def _note_absent(qrels: pd.DataFrame, present: Bools, notes: dict[str, Any]) -> None:
-    """Note what recall of dev and test can reach where relevant documents are not there."""
+def _note_labels(
+    qrels: pd.DataFrame,
+    present: Bools,
+    judged: pd.DataFrame,
+    options: Options,
+    notes: dict[str, Any],
+) -> None:
+    """Note judged negatives, and what recall can reach where relevant documents are absent."""
+    if len(judged):
+        notes["judged"] = (
+            f"{len(judged):,} labels below {options.relevant_from} are judged negatives"
+        )
     for split, labels in qrels.assign(present=present).groupby("split"):
         if not labels["present"].all():
             ceiling = labels.groupby("query_id")["present"].mean().mean()
@@ -381,20 +399,18 @@ def _with_splits(
     Dev is never cut from test: what is measured there should be comparable with what others
     measure.
     """
-    split = queries["query_id"].map(
-        qrels.drop_duplicates("query_id").set_index("query_id")["split"]
-    )
+    labelled_splits = qrels.drop_duplicates("query_id").set_index("query_id")["split"]
+    split = queries["query_id"].map(labelled_splits)
     train = (split == "train").to_numpy()
     missing = [name for name in SPLITS[1:] if name not in set(split)] if train.any() else []
     if missing:
         shares = {f"{name}_share": getattr(options, f"{name}_share") for name in missing}
-        parts = cut(queries.loc[train, "words"].tolist(), options.seed, **shares)
-        if (parts == "dev").sum() < FEWEST_DEV:
-            parts[parts == "dev"] = "train"
-            missing = [name for name in missing if name != "dev"]
-        missing = [name for name in missing if name in parts]
+        cut_splits = cut(queries.loc[train, "words"].tolist(), options.seed, **shares)
+        if (cut_splits == "dev").sum() < FEWEST_DEV:
+            cut_splits[cut_splits == "dev"] = "train"
+        missing = [name for name in missing if name in cut_splits]
         split = split.astype(object)
-        split[train] = parts
+        split[train] = cut_splits
     if missing:
         notes["splits"] = f"{' and '.join(missing)} cut from train by a hash of the query's text"
     return queries.assign(split=split.astype("str"))
@@ -404,13 +420,8 @@ def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFram
     """Set aside queries whose text is also that of a query in a split further from training."""
     order = queries["split"].map({split: place for place, split in enumerate(SPLITS)})
     last = order.groupby(queries["normalised"]).transform("max")
-    reason = (
-        "a "
-        + queries["split"]
-        + " query with the text of a "
-        + last.map(dict(enumerate(SPLITS)))
-        + " query"
-    )
+    last_split = last.map(dict(enumerate(SPLITS)))
+    reason = "a " + queries["split"] + " query with the text of a " + last_split + " query"
     return quarantine.set_aside("query", queries, order != last, reason)
 
 
@@ -432,25 +443,23 @@ def _note_near(queries: pd.DataFrame, language: str, notes: dict[str, Any]) -> N
 def _merged(
     queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Make one query with all labels of those of one text, so that none has another's positives as negatives.
+    """Make one query of those of one text, with the labels of all.
 
-    The one that was read first stays. Queries of test stay as they are: what is measured on them
-    should be comparable with what others measure.
+    Else one would have another's positives as negatives. The first stays. Queries of test stay as
+    they are: what is measured on them should be comparable with what others measure.
     """
     first = queries.groupby("normalised")["query_id"].transform("first")
     again = (queries["split"] != "test") & (queries["query_id"] != first)
     if not again.any():
         return queries, qrels
-    merged_id = qrels["query_id"].map(
-        dict(zip(queries["query_id"][again], first[again], strict=True))
-    )
+    merged_id = qrels["query_id"].map(first[again].set_axis(queries["query_id"][again]))
     reasons = 'its labels went to the query of the same text "' + first[again] + '"'
     queries = quarantine.set_aside("query", queries, again, reasons)
     return queries, _highest(qrels.assign(query_id=merged_id.fillna(qrels["query_id"])))
 
 
 def same_text(queries: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
-    """Return ``query_id, document_id``: the documents that are labelled for another query with the same text."""
+    """Return ``query_id, document_id``: documents labelled for another query of the same text."""
     pair = ["query_id", "document_id"]
     forms = queries[["query_id", "normalised"]]
     labelled = qrels[pair].merge(forms, on="query_id").drop(columns="query_id")

@@ -50,7 +50,7 @@ def ingest(collection: str, params: IngestionParams, seed: int) -> dict[str, Any
     related = find_related(cut.corpus, cut.forms, cut.duplicates, families)
     cut = replace(cut, corpus=with_copies_named(cut.corpus, related))
     new = new_documents(
-        cut.corpus, cut.queries, cut.qrels, related, wanted=params.new_queries, seed=seed
+        cut.corpus, cut.queries, cut.qrels, related, new_queries=params.new_queries, seed=seed
     )
     if params.new_queries and not (new.split == "test").any():
         cut.notes["new_documents"] = why_none_is_new(cut.queries, cut.qrels)
