@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from anmi.errors import AnmiError
 from anmi.evaluation.generalisation import LABELLED, NEW, UNLABELLED, buckets, trained_positives
-from anmi.evaluation.metrics import (
-    evaluate,
-    of_documents,
-    profile,
-    summarise,
-    with_copies,
-)
+from anmi.evaluation.metrics import evaluate, of_documents, profile, summarise, with_copies
 
 
 def table(value, **queries):

@@ -89,9 +89,8 @@ def test_what_a_recipe_says_of_mining_stands_in_the_place_of_the_parameters() ->
 def test_an_audit_shows_the_step_that_goes_by_a_probability_else_the_last(
     name: str, step: str
 ) -> None:
-    recipe = recipe_book(RECIPES).get(name)
-    assert recipe.main_threshold is not None
-    assert recipe.steps[recipe.main_threshold].name == step
+    main_step = recipe_book(RECIPES).get(name).main_step
+    assert main_step is not None and main_step.name == step
 
 
 def test_an_unknown_recipe_names_the_nearest() -> None:

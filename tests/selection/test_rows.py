@@ -65,10 +65,9 @@ def test_a_row_holds_its_negatives_in_the_order_of_choice() -> None:
     )
     assert row.negative_gap_se == [50, 40]
     assert row.query_weight == 1.0
-    assert rows.query_id.tolist() == [
-        "a",
-        "b",
-    ], "a row without negatives is kept, a dropped query is left out"
+    assert rows.query_id.tolist() == ["a", "b"], (
+        "a row without negatives is kept, a dropped query is left out"
+    )
     for column in ("negative_ids", "negatives", "weights", "sources", "negative_dense"):
         assert rows[column][1] == []
 
@@ -204,10 +203,9 @@ def test_copies_and_near_duplicates_of_a_promoted_document_are_no_negatives() ->
 
 def test_the_query_itself_is_excluded_even_where_no_row_holds_it() -> None:
     rows = related_rows({"b": 8}, d9="d8")
-    assert rows.excluded_ids[3] == [
-        "d8",
-        "d9",
-    ], "training may draw it, or its copy, from the corpus"
+    assert rows.excluded_ids[3] == ["d8", "d9"], (
+        "training may draw it, or its copy, from the corpus"
+    )
     assert not {"d8", "d9"} & set(rows.excluded_ids[0])
 
 

@@ -366,8 +366,7 @@ def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Po
             continue
         point = _Point(name, Runner(recipe, seed))
         point.fit(shards)
-        if (place := recipe.main_threshold) is not None:
-            step = recipe.steps[place]
+        if (step := recipe.main_step) is not None:
             threshold = getattr(step.params, str(step.threshold))
             point.setting = f"{step.name}.{step.threshold}"
             if isinstance(threshold, int | float):

@@ -1,4 +1,4 @@
-"""Recipes: steps by name, in order, with settings of mining and of training; what validates and runs them."""
+"""Recipes: ordered steps with settings of mining and training; what validates and runs them."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ STAGE_COLUMNS: Final = ("candidates", "consistency", "evidence", "judgments", "r
 
 
 def with_stage_columns(candidates: CandidateShards, **added: ColumnShards) -> CandidateShards:
-    """Return the candidates of retrieval with the columns that all other :data:`STAGE_COLUMNS` hold."""
+    """Return the candidates of retrieval with the columns of all other :data:`STAGE_COLUMNS`."""
     return candidates.joined(*(added[name] for name in STAGE_COLUMNS[1:]))
 
 
 def with_probabilities(block: Candidates) -> Candidates:
-    """Return the block with ``p_relevant``: where no cross-encoder was asked, ``p_evidence`` alone says it.
+    """Return the block with ``p_relevant``, which is ``p_evidence`` without a cross-encoder.
 
     It is 0 for a candidate that a person marked as not relevant; ``p_judged`` then keeps what the
     judges said.
     """
     if "p_relevant" not in block.columns and "p_evidence" in block.columns:
-        parts = (block.columns, block.positive_columns)
-        block = block.with_columns(*({"p_relevant": of["p_evidence"]} for of in parts))
-    if (
-        MARKED not in block.columns
-        or "p_relevant" not in block.columns
-        or "p_judged" in block.columns
-    ):
+        block = block.with_columns(
+            {"p_relevant": block.columns["p_evidence"]},
+            {"p_relevant": block.positive_columns["p_evidence"]},
+        )
+    is_marked = {MARKED, "p_relevant"} <= block.columns.keys()
+    if not is_marked or "p_judged" in block.columns:
         return block
     judged = block.columns["p_relevant"]
     probability = np.where(block.columns[MARKED] == 0, np.float32(0), judged)
@@ -45,7 +44,7 @@ def with_probabilities(block: Candidates) -> Candidates:
 
 
 def needed(requires: Collection[str]) -> set[str]:
-    """Return the stored columns behind those that are read, for :meth:`anmi.candidates.CandidateShards.only`.
+    """Return the stored columns behind those that are read, for ``CandidateShards.only``.
 
     Examples
     --------
@@ -68,10 +67,9 @@ class Step(Params):
 
     @classmethod
     def of(cls, name: str, params: Any) -> Step:
-        """Validate the parameters of a step; raises ValueError, which names the step and what is wrong with it."""
-        name, params = named(
-            {name: params}, {step_name: kind.params for step_name, kind in STEPS.items()}, "step "
-        )
+        """Validate the parameters of a step; raises ValueError, which names the step."""
+        params_types = {step_name: kind.params for step_name, kind in STEPS.items()}
+        name, params = named({name: params}, params_types, "step ")
         try:
             return cls(name=name, params=STEPS[name].params(**params))
         except ValidationError as error:
@@ -84,36 +82,25 @@ class Step(Params):
 
     @property
     def threshold(self) -> str | None:
-        """The step's threshold: of several that exclude each other the one that is set, else the first."""
+        """The step's threshold; of several that exclude each other the one that is set."""
         names = self.type.thresholds
         set_names = (name for name in names if getattr(self.params, name) is not None)
         return next(set_names, names[0] if names else None)
 
-
-def _on_dev(item: Step) -> bool:
-    return getattr(item.params, "per", None) == "dev"
+    @property
+    def on_dev(self) -> bool:
+        """Whether it is fitted on dev queries."""
+        return getattr(self.params, "per", None) == "dev"
 
 
 # The columns that each stage makes.
 OF_BM25: Final = frozenset({"bm25", "bm25_rank", "consistent", "positive_rank", "fused"})
 OF_ENCODER: Final = frozenset({"dense", "dense_rank", "fused"})
-OF_CROSS_ENCODER: Final = frozenset(
-    {"cross", "p_cross", "soft_label", "elo", "elo_se", "gap_se", "p_preferred"}
-)
-OF_EVIDENCE: Final = frozenset(
-    [
-        "p_relevant",
-        "p_evidence",
-        "coverage",
-        "match",
-        "likeness",
-        "likeness_terms",
-        "containment",
-        "contained",
-        "facts",
-    ]
-)
 OF_ELO: Final = frozenset({"elo", "elo_se", "gap_se", "p_preferred"})
+OF_CROSS_ENCODER: Final = OF_ELO | {"cross", "p_cross", "soft_label"}
+OF_EVIDENCE: Final = frozenset(
+    {"p_relevant", "p_evidence", "coverage", "match", "likeness", "likeness_terms"}
+) | {"containment", "contained", "facts"}
 
 Settings = TypeVar("Settings", bound=BaseModel)
 # What a recipe may state settings of.
@@ -182,7 +169,7 @@ class Recipe(Params):
         return value
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Recipe:
-        """Return the recipe itself, which never changes: Kedro copies all of them for each node that asks for one."""
+        """Return the recipe itself, which never changes; Kedro copies all of them for each node."""
         return self
 
     def settings(self, stage: str, params: Settings) -> Settings:
@@ -200,7 +187,8 @@ class Recipe(Params):
         >>> class Shallow(BaseModel):
         ...     k1: float = 0.9
         ...     depth: int = 10
-        >>> Recipe(description="Deep.", mining={"bm25": {"depth": 50}}).settings("bm25", Shallow(k1=1.2))
+        >>> recipe = Recipe(description="Deep.", mining={"bm25": {"depth": 50}})
+        >>> recipe.settings("bm25", Shallow(k1=1.2))
         Shallow(k1=1.2, depth=50)
         """
         stated = self.mining.get(stage)
@@ -210,12 +198,13 @@ class Recipe(Params):
 
     @property
     def requires(self) -> set[str]:
-        """Columns the recipe reads and does not make; stages that make none of them are passed through."""
-        own_columns = {column for item in self.steps for column in item.type.makes}
-        return (
-            set(self.reads).union(*(item.type.requires(item.params) for item in self.steps))
-            - own_columns
-        )
+        """Columns the recipe reads and does not make; other stages are passed through."""
+        read = set(self.reads)
+        makes: set[str] = set()
+        for item in self.steps:
+            read |= item.type.requires(item.params)
+            makes.update(item.type.makes)
+        return read - makes
 
     @property
     def judged(self) -> bool:
@@ -224,38 +213,33 @@ class Recipe(Params):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Splits whose queries get candidates: ``train``, and ``dev`` where a step is fitted on dev queries."""
-        return ("train", "dev") if any(_on_dev(item) for item in self.steps) else ("train",)
+        """Splits whose queries get candidates: ``train``, and ``dev`` if a step is fitted on it."""
+        return ("train", "dev") if any(item.on_dev for item in self.steps) else ("train",)
 
     @property
     def sources(self) -> frozenset[str]:
         """The retrievers of candidates: ``bm25``, ``dense``, both or neither; judges need both."""
-        columns_of_source = {"bm25": OF_BM25, "dense": OF_ENCODER}
-        return frozenset(
-            name
-            for name, columns in columns_of_source.items()
-            if self.judged or self.requires & columns
-        )
+        columns_by_source = {"bm25": OF_BM25, "dense": OF_ENCODER}
+        if self.judged:
+            return frozenset(columns_by_source)
+        requires = self.requires
+        return frozenset(name for name, columns in columns_by_source.items() if requires & columns)
 
     def deepest_rank(self, column: str) -> int:
-        """Return the deepest rank that a step distinguishes, such as 100 for ``rank_window``; 0 without such a step."""
+        """Return the deepest rank that a step distinguishes; 0 without such a step."""
         reading = [item.params for item in self.steps if column in item.type.requires(item.params)]
         return max((getattr(params, "last", 0) for params in reading), default=0)
 
     @property
-    def main_threshold(self) -> int | None:
-        """Place of the step whose threshold an audit shows; None where no step has one.
+    def main_step(self) -> Step | None:
+        """The step whose threshold an audit shows; None where no step has one.
 
         It is the last that goes by a probability of relevance, and without such a step the last
         that has a threshold.
         """
-        places = [place for place, item in enumerate(self.steps) if item.threshold]
-        judged = [
-            place
-            for place in places
-            if getattr(self.steps[place].params, "column", "") in _PROBABILITIES
-        ]
-        return max(judged or places, default=None)
+        steps = [item for item in self.steps if item.threshold]
+        judging = [item for item in steps if getattr(item.params, "column", "") in _PROBABILITIES]
+        return next(reversed(judging or steps), None)
 
 
 class RecipeBook(BaseModel):
@@ -277,9 +261,7 @@ class RecipeBook(BaseModel):
             return value
         # Its results would be taken for theirs.
         if reused := [name for name in cls.reserved if name in value]:
-            raise ValueError(
-                f"{reused[0]}: results use the name for another system; call the recipe otherwise"
-            )
+            raise ValueError(f"{reused[0]}: results use the name for another system")
         return {name: inherited(name, value) for name in value}
 
     @model_validator(mode="after")
@@ -287,10 +269,7 @@ class RecipeBook(BaseModel):
         for name, recipe in self.__pydantic_extra__.items():
             if not is_plain_name(name):
                 # Files are named by recipes.
-                raise ValueError(
-                    f"{name}: a name of letters, digits, _, - and . was expected, at most 100 of"
-                    " them"
-                )
+                raise ValueError(f"{name}: a name has at most 100 letters, digits, _, - and .")
             if problem := _sampler_problem(recipe) or _order_problem(recipe.steps):
                 raise ValueError(f"{name}: {problem}")
         return self
@@ -300,7 +279,7 @@ class RecipeBook(BaseModel):
         return sorted(self.__pydantic_extra__)
 
     def get(self, name: str) -> Recipe:
-        """Return a recipe; for ``*``, one that reads the columns that any of them reads, so that judges run once.
+        """Return a recipe; for ``*``, one that reads what any reads, so that judges run once.
 
         Raises
         ------
@@ -333,14 +312,15 @@ def placed(steps: Sequence[Any]) -> list[tuple[str, Any]]:
         if not isinstance(params, Mapping) or "before" not in params:
             continue
         ordered.remove((name, params))
-        others = [other for other, _ in ordered]
-        if params["before"] not in others:
+        step_names = [step_name for step_name, _ in ordered]
+        settings = dict(params)
+        before = settings.pop("before")
+        if before not in step_names:
             raise ValueError(
-                f'step "{name}" stands before "{params["before"]}", which is no other step;'
-                f" {nearest(str(params['before']), others)}"
+                f'step "{name}" stands before "{before}", which is no other step;'
+                f" {nearest(str(before), step_names)}"
             )
-        place = others.index(params["before"])
-        ordered.insert(place, (name, {key: params[key] for key in params if key != "before"}))
+        ordered.insert(step_names.index(before), (name, settings))
     return ordered
 
 
@@ -354,12 +334,15 @@ def _pair(item: Any) -> tuple[str, Any]:
 
 
 def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()) -> Any:
-    """Return a recipe as read, with the fields of those that it extends; what is no mapping is left as it is.
+    """Return a recipe as read, with the fields of those that it extends.
+
+    What is no mapping is left as it is.
 
     Examples
     --------
-    >>> base = {"description": "Base.", "steps": {"shift": {"skip": 3}, "top": {}}, "training": {"loss": "infonce"}}
-    >>> inherited("mine", {"base": base, "mine": {"extends": "base", "steps": {"shift": {"last": 50}}}})["steps"]
+    >>> base = {"description": "Base.", "steps": {"shift": {"skip": 3}, "top": {}}}
+    >>> mine = {"extends": "base", "steps": {"shift": {"last": 50}}}
+    >>> inherited("mine", {"base": base, "mine": mine})["steps"]
     {'shift': {'skip': 3, 'last': 50}, 'top': {}}
     """
     recipe = recipes[name]
@@ -368,10 +351,7 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
     parent = str(recipe["extends"])
     chain = (*chain, name)
     if parent in chain:
-        raise ValueError(
-            f"{name}: extends goes in a circle ({' → '.join((*chain, parent))}); one must stand"
-            " alone"
-        )
+        raise ValueError(f"{name}: extends goes in a circle ({' → '.join((*chain, parent))})")
     if parent not in recipes:
         raise ValueError(
             f'{name}: extends "{parent}", which is no recipe; {nearest(parent, recipes)}'
@@ -380,15 +360,11 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
     if not isinstance(base, Mapping):
         raise ValueError(f'{name}: extends "{parent}", which has no fields to take')
     fields = {**base, **recipe}
-    for key, join in (
-        ("steps", merged),
-        ("mining", merged),
-        ("training", lambda theirs, ours: {**theirs, **ours}),
-    ):
-        theirs = base.get(key)
-        ours = recipe.get(key)
-        if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
-            fields[key] = join(theirs, ours)
+    for key in ("steps", "mining", "training"):
+        below = base.get(key)
+        above = recipe.get(key)
+        if isinstance(below, Mapping) and isinstance(above, Mapping):
+            fields[key] = {**below, **above} if key == "training" else merged(below, above)
     return fields
 
 
@@ -401,10 +377,11 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     {'bm25': {'k1': 1.5, 'b': 0.4}, 'elo': {'depth': 50}}
     """
     united = {**below, **above}
-    inner = [name for name in below.keys() & above.keys() if isinstance(above[name], Mapping)]
-    return united | {
-        name: merged(below[name], above[name]) for name in inner if isinstance(below[name], Mapping)
-    }
+    for name, upper in above.items():
+        lower = below.get(name)
+        if isinstance(lower, Mapping) and isinstance(upper, Mapping):
+            united[name] = merged(lower, upper)
+    return united
 
 
 def recipe_book(raw: dict[str, Any]) -> RecipeBook:
@@ -423,36 +400,30 @@ def recipe_book(raw: dict[str, Any]) -> RecipeBook:
 
 def _sentence(error: ValidationError) -> str:
     """The first thing that is wrong, and where, on one line."""
-    first = error.errors()[0]
-    where = " → ".join(str(part) for part in first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
+    problem = error.errors()[0]
+    location = " → ".join(map(str, problem["loc"]))
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return f"{location}: {message}" if location else message
 
 
 def _sampler_problem(recipe: Recipe) -> str | None:
     """Say what is wrong unless exactly one step draws the negatives, and it comes last."""
     drawing = [place for place, item in enumerate(recipe.steps) if item.type.sampler]
+    names = [item.name for item in recipe.steps]
     if len(drawing) > 1:
-        first, second = (recipe.steps[place].name for place in drawing[:2])
-        return (
-            f'steps {drawing[0] + 1} "{first}" and {drawing[1] + 1} "{second}" both draw the'
-            " negatives; keep one"
-        )
+        earlier, later = (f'{place + 1} "{names[place]}"' for place in drawing[:2])
+        return f"steps {earlier} and {later} both draw the negatives; keep one"
     if not drawing and recipe.negatives:
         samplers = ", ".join(sorted(name for name, kind in STEPS.items() if kind.sampler))
         return (
             f"no step draws its {recipe.negatives} negatives; end the steps with one of {samplers}"
         )
     if recipe.pool is not None and recipe.pool < recipe.negatives:
+        return f"a pool of {recipe.pool} cannot give {recipe.negatives} negatives a step"
+    if drawing and drawing[0] + 1 < len(names):
+        sampler, late_step = names[drawing[0] : drawing[0] + 2]
         return (
-            f"a pool of {recipe.pool} cannot give {recipe.negatives} negatives a step; enlarge it,"
-            " or leave it out"
-        )
-    if drawing and drawing[0] + 1 < len(recipe.steps):
-        late = recipe.steps[drawing[0] + 1].name
-        sampler = recipe.steps[drawing[0]].name
-        return (
-            f'step "{late}" comes after "{sampler}", which draws the negatives, so it has no'
+            f'step "{late_step}" comes after "{sampler}", which draws the negatives, so it has no'
             f" effect; give it `before: {sampler}`"
         )
     return None
@@ -490,7 +461,7 @@ class Runner:
     _fitted: dict[int, Any] = field(default_factory=dict)
 
     def run(self, shards: CandidateShards) -> CandidateShards:
-        """Return the shards with verdicts and weights set; steps that pool over queries are fitted first."""
+        """Fit the steps that pool over queries; return the shards with verdicts and weights."""
         self._fitted.clear()
         self.fit(shards)
         return shards.map(self.apply)
@@ -503,10 +474,10 @@ class Runner:
         """
         for place, item in enumerate(self.recipe.steps):
             if item.type.fit is not None and place not in self._fitted:
-                fitted_on = (
-                    dev if dev is not None and _on_dev(item) else self._before(place, shards)
-                )
-                self._fitted[place] = item.type.fit(fitted_on, item.params, self._context(place))
+                blocks = self._before(place, shards)
+                if item.on_dev and dev is not None:
+                    blocks = dev
+                self._fitted[place] = item.type.fit(blocks, item.params, self._context(place))
 
     def _before(self, place: int, shards: CandidateShards) -> CandidateShards:
         """Return the shards as a step finds them; the next one is read while one is looked at."""
@@ -517,9 +488,8 @@ class Runner:
         return self._apply(block, len(self.recipe.steps))
 
     def _context(self, place: int) -> Context:
-        return Context(
-            self.seed, self.recipe.pool or self.recipe.negatives, self._fitted.get(place)
-        )
+        negatives = self.recipe.pool or self.recipe.negatives
+        return Context(self.seed, negatives, self._fitted.get(place))
 
     def _apply(self, block: Candidates, stop: int) -> Candidates:
         missing = self.recipe.requires - set(block.columns) - set(block.query_columns)

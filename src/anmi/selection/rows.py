@@ -1,4 +1,4 @@
-"""Training rows: made of selected candidates, held by number in memory, and stored with texts in Parquet.
+"""Training rows: made of selected candidates, held by number, and stored with texts in Parquet.
 
 A document that is a negative of many rows stands once among the texts of a block of rows, in memory
 and in the file.
@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -61,13 +62,12 @@ class TrainingRows:
     def negatives(self) -> int:
         """How many negatives all rows have."""
         return sum(
-            len(part.flatten())
+            pc.sum(pc.list_value_length(table["negative_ids"])).as_py() or 0
             for table in self.tables
-            for part in table.column("negative_ids").chunks
         )
 
     def blocks(self) -> Iterator[pa.Table]:
-        """Yield :data:`GROUP` rows at a time with ids and texts; one block without rows where there are none."""
+        """Yield :data:`GROUP` rows at a time with ids and texts; of no rows one empty block."""
         rows = pa.concat_tables(self.tables)
         for start in range(0, max(len(rows), 1), GROUP):
             yield self._joined(rows.slice(start, GROUP).combine_chunks())
@@ -79,15 +79,17 @@ class TrainingRows:
     def save(self, path: Path) -> None:
         """Write a Parquet file, one row group a block."""
         blocks = self.blocks()
-        first = next(blocks)
-        options: dict[str, Any] = {
-            "compression": "zstd",
-            "dictionary_pagesize_limit": _PAGE,
-            "write_page_checksum": True,
-        }
-        # Without Arrow's schema, so that every reader is given plain texts.
-        with pq.ParquetWriter(path, first.schema, store_schema=False, **options) as writer:
-            for block in chain([first], blocks):
+        first_block = next(blocks)
+        with pq.ParquetWriter(
+            path,
+            first_block.schema,
+            compression="zstd",
+            dictionary_pagesize_limit=_PAGE,
+            write_page_checksum=True,
+            # Without Arrow's schema, so that every reader is given plain texts.
+            store_schema=False,
+        ) as writer:
+            for block in chain([first_block], blocks):
                 writer.write_table(block)
 
     def _joined(self, block: pa.Table) -> pa.Table:
@@ -97,29 +99,21 @@ class TrainingRows:
             if name not in JOINED:
                 columns[name] = column
                 continue
-            numbers, place = np.unique(_values(column).to_numpy(), return_inverse=True)
-            for new, values in ((name, self.ids), (JOINED[name], self.texts)):
-                if new:
+            is_list = pa.types.is_list(column.type)
+            documents = column.flatten() if is_list else column
+            numbers, place = np.unique(documents.to_numpy(), return_inverse=True)
+            for joined_name, values in ((name, self.ids), (JOINED[name], self.texts)):
+                if joined_name:
                     # Copies have one text: with it twice, the writer would give up the dictionary.
                     encoded = values.take(pa.array(numbers)).dictionary_encode()
-                    columns[new] = _like(
-                        column, encoded.indices.to_numpy()[place], encoded.dictionary
-                    )
+                    indices = pa.array(encoded.indices.to_numpy()[place], pa.int32())
+                    joined = pa.DictionaryArray.from_arrays(indices, encoded.dictionary)
+                    columns[joined_name] = listed(joined, _lengths(column)) if is_list else joined
         return pa.table(columns)
 
 
-def _values(column: pa.Array) -> pa.Array:
-    return column.flatten() if pa.types.is_list(column.type) else column
-
-
-def _like(column: pa.Array, place: Int64s, values: pa.Array) -> pa.Array:
-    """Return a column of the values at these places, in lists as long as those of another column."""
-    encoded = pa.DictionaryArray.from_arrays(pa.array(place, pa.int32()), values)
-    return (
-        listed(encoded, column.value_lengths().to_numpy(zero_copy_only=False))
-        if column.type != pa.int32()
-        else encoded
-    )
+def _lengths(column: pa.ListArray) -> Int64s:
+    return np.asarray(column.value_lengths().to_numpy(zero_copy_only=False), np.int64)
 
 
 def listed(values: pa.Array, lengths: NDArray[Any]) -> pa.ListArray:
@@ -146,20 +140,16 @@ def load(path: Path) -> pd.DataFrame:
 
 
 def frame(table: pa.Table) -> pd.DataFrame:
-    """Return a table with its lists as arrays; texts of dictionaries become objects once, not at every place."""
+    """Return a table with its lists as arrays, in which each text of a dictionary is one object."""
     columns: dict[str, Any] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_list(column.type):
-            columns[name] = pd.Series(
-                [part for chunk in column.chunks for part in _arrays(chunk)], dtype=object
-            )
-        else:
-            plain = (
-                column.cast(column.type.value_type)
-                if pa.types.is_dictionary(column.type)
-                else column
-            )
-            columns[name] = plain.to_pandas()
+            arrays = chain.from_iterable(map(_arrays, column.chunks))
+            columns[name] = pd.Series(list(arrays), dtype=object)
+            continue
+        is_encoded = pa.types.is_dictionary(column.type)
+        plain = column.cast(column.type.value_type) if is_encoded else column
+        columns[name] = plain.to_pandas()
     return pd.DataFrame(columns)
 
 
@@ -170,20 +160,13 @@ def _arrays(column: pa.ListArray) -> list[NDArray[Any]]:
         flat = texts[values.indices.to_numpy()]
     else:
         flat = values.to_numpy(zero_copy_only=False)
-    ends = np.cumsum(column.value_lengths().to_numpy(zero_copy_only=False)).tolist()
+    ends = np.cumsum(_lengths(column)).tolist()
     return [flat[start:end] for start, end in pairwise([0, *ends])]
 
 
 _SCORES: Final = (
-    "bm25",
-    "bm25_rank",
-    "dense",
-    "dense_rank",
-    "cross",
-    "p_relevant",
-    "elo",
-    "elo_se",
-    "gap_se",
+    *("bm25", "bm25_rank", "dense", "dense_rank"),
+    *("cross", "p_relevant", "elo", "elo_se", "gap_se"),
 )
 # Measurements that a row is made of; nothing else need be read.
 _READ: Final = (*_SCORES, "choice", "weight", "barred")
@@ -200,11 +183,11 @@ def training_rows(
     document_texts: Sequence[str] | pa.Array,
     query_texts: Mapping[str, str],
     related: RelatedDocuments | None = None,
-    own: Mapping[str, int] | None = None,
+    selves: Mapping[str, int] | None = None,
     splits: Mapping[str, str] | None = None,
     labels: Positives | None = None,
 ) -> TrainingRows:
-    """Return one row per kept query and measured positive, its negatives as lists of equal length, best first.
+    """Return one row per kept query and measured positive, with lists of its negatives, best first.
 
     Without a query there are no rows, and yet all columns, those of every score among them.
 
@@ -223,7 +206,7 @@ def training_rows(
     related
         Copies, near-duplicates and siblings of documents; without it every document is like no
         other.
-    own
+    selves
         By query id, the document that the query is itself or has the text of, where there is one.
     splits
         By query id; without it the rows do not say.
@@ -242,20 +225,15 @@ def training_rows(
         the corpus.
     """
     count = len(document_ids)
-    maker = _RowMaker(
-        count, query_texts, related or RelatedDocuments.unrelated(count), own or {}, splits, labels
-    )
+    related = related or RelatedDocuments.unrelated(count)
+    maker = _RowMaker(count, query_texts, related, selves or {}, splits, labels)
     tables = [maker(block) for block in ahead(shards.only(*_READ))] or [maker(of_no_query())]
     # Blocks without rows may have measured less than the others.
     tables = [table for table in tables if len(table)] or tables[:1]
-    texts = (
-        document_texts
-        if isinstance(document_texts, pa.Array)
-        else pa.array(document_texts, pa.large_string())
-    )
-    return TrainingRows(
-        list(map(maker.known, tables)), pa.array(document_ids, pa.large_string()), texts
-    )
+    tables = [maker.with_used_exclusions(table) for table in tables]
+    if not isinstance(document_texts, pa.Array):
+        document_texts = pa.array(document_texts, pa.large_string())
+    return TrainingRows(tables, pa.array(document_ids, pa.large_string()), document_texts)
 
 
 def not_mined(query_ids: Sequence[str], positives: Int32s, block: Candidates) -> Candidates:
@@ -271,29 +249,27 @@ def not_mined(query_ids: Sequence[str], positives: Int32s, block: Candidates) ->
     nothing = np.full((len(query_ids), 1), PADDING, np.int32)
     columns = {name: np.full(nothing.shape, np.nan) for name in block.columns}
     positive_columns = {name: np.full(positives.shape, np.nan) for name in block.positive_columns}
-    unmined = Candidates(
-        np.array(query_ids, np.str_), positives, nothing, np.zeros(nothing.shape, np.uint8)
-    )
+    source = np.zeros(nothing.shape, np.uint8)
+    unmined = Candidates(np.array(query_ids, np.str_), positives, nothing, source)
     return unmined.with_columns(columns, positive_columns)
 
 
 def of_no_query() -> Candidates:
     """Return a block without queries that has every score."""
-    none = np.zeros((0, 1), np.int32)
-    scores = {name: np.zeros((0, 1), np.float32) for name in _SCORES}
-    return Candidates(np.zeros(0, "<U1"), none, none, none.astype(np.uint8)).with_columns(
-        scores, scores
-    )
+    documents = np.zeros((0, 1), np.int32)
+    scores = dict.fromkeys(_SCORES, np.zeros((0, 1), np.float32))
+    block = Candidates(np.zeros(0, "<U1"), documents, documents, documents.astype(np.uint8))
+    return block.with_columns(scores, scores)
 
 
 @dataclass
 class _RowMaker:
-    """Makes the rows of a block, documents by number, and remembers which documents any row uses."""
+    """Makes the rows of a block, documents by number; notes which documents any row uses."""
 
     documents: int
     query_texts: Mapping[str, str]
     related: RelatedDocuments
-    own: Mapping[str, int]
+    selves: Mapping[str, int]
     splits: Mapping[str, str] | None
     labels: Positives | None
     used: Bools = field(init=False)
@@ -303,110 +279,112 @@ class _RowMaker:
 
     def __call__(self, block: Candidates) -> pa.Table:
         block = block.take(block.query_verdict == OPEN)
-        first_positives = block.positives[:, 0]
-        promoted = block.of_kind("promoted")
-        (promoted_documents,) = compacted(np.where(promoted, block.documents, PADDING))
-        queries = block.query_ids.tolist()
-        labelled = block.positives if self.labels is None else self.labels.of(queries)
-        relevant = np.concatenate([labelled, promoted_documents], axis=1)
+        query_ids = block.query_ids.tolist()
+        is_promoted = block.of_kind("promoted")
+        (promoted,) = compacted(np.where(is_promoted, block.documents, PADDING))
+        labelled = block.positives if self.labels is None else self.labels.of(query_ids)
+        relevant = np.concatenate([labelled, promoted], axis=1)
         positives = without(relevant, np.where(_barred(block), block.positives, PADDING))
-        selves = np.array([self.own.get(query, PADDING) for query in queries], np.int32)[:, None]
-        copies = self.related.excluded(promoted_documents[:, :0], promoted_documents)
-        row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
-        if len(row):
-            order = np.lexsort((block.columns["choice"][row, slot], row))
-            row = row[order]
-            slot = slot[order]
-        chosen = block.documents[row, slot]
-        self.used[chosen] = self.used[block.documents[promoted]] = True
-        self.used[labelled[labelled != PADDING]] = True
-        itself = self.related.excluded(promoted_documents[:, :0], selves)
-        self.used[itself[itself != PADDING]] = True
-        lengths = np.bincount(row, minlength=len(block))
-
-        def by_row(values: pa.Array | NDArray[Any]) -> pa.Array:
-            return listed(values if isinstance(values, pa.Array) else pa.array(values), lengths)
-
-        table: dict[str, Any] = {
-            "query_id": pa.array(queries, pa.string()),
-            "query": pa.array([self.query_texts[query] for query in queries], pa.string()),
-            "query_weight": pa.array(
-                block.query_columns.get("weight", np.ones(len(block), np.float32))
-            ),
+        self_numbers = [self.selves.get(query_id, PADDING) for query_id in query_ids]
+        selves = np.array(self_numbers, np.int32)[:, None]
+        doubtful = np.where(block.excluded_in_batch, block.documents, PADDING)
+        related = without(self.related.excluded(relevant, selves), positives)
+        excluded = np.concatenate([doubtful, related], axis=1)
+        no_positives = selves[:, :0]
+        copies = self.related.excluded(no_positives, promoted)
+        row, slot = _ordered_negatives(block, copies)
+        self._use(block.documents[row, slot], promoted, labelled)
+        self._use(self.related.excluded(no_positives, selves))
+        query_weight = block.query_columns.get("weight", np.ones(len(block), np.float32))
+        columns: dict[str, pa.Array] = {
+            "query_id": pa.array(query_ids, pa.string()),
+            "query": pa.array([self.query_texts[query] for query in query_ids], pa.string()),
+            "query_weight": pa.array(query_weight),
         }
         if self.splits is not None:
-            table["split"] = pa.array([self.splits[query] for query in queries], pa.string())
-        table |= {
-            "origin": pa.array(["qrels"] * len(block), pa.string()),
-            "positive_id": pa.array(first_positives),
-            "positive_ids": lists(positives, positives != PADDING),
-            "negative_ids": by_row(chosen),
-            "weights": by_row(block.weight[row, slot]),
-            "sources": by_row(
-                pa.DictionaryArray.from_arrays(
-                    block.source[row, slot].astype(np.int32), _SOURCE_NAMES
-                )
-            ),
-        }
-        for score in _SCORES:
-            if score in block.columns:
-                table[f"negative_{score}"] = by_row(block.columns[score][row, slot])
-                if score in block.positive_columns:
-                    table[f"positive_{score}"] = pa.array(block.positive_columns[score][:, 0])
-        doubtful = np.where(block.excluded_in_batch, block.documents, PADDING)
-        others = np.concatenate(
-            [doubtful, without(self.related.excluded(relevant, selves), positives)], axis=1
-        )
-        table["excluded_ids"] = lists(others, others != PADDING)
-        return self._by_positive(pa.table(table), block, promoted)
+            columns["split"] = pa.array([self.splits[query] for query in query_ids], pa.string())
+        columns["origin"] = pa.array(["qrels"] * len(block), pa.string())
+        columns["positive_id"] = pa.array(block.positives[:, 0])
+        columns["positive_ids"] = lists(positives, positives != PADDING)
+        columns |= _measured_columns(block, row, slot)
+        columns["excluded_ids"] = lists(excluded, excluded != PADDING)
+        return _by_positive(pa.table(columns), block, is_promoted)
 
-    def known(self, table: pa.Table) -> pa.Table:
+    def _use(self, *documents: Int32s) -> None:
+        for numbers in documents:
+            self.used[numbers[numbers != PADDING]] = True
+
+    def with_used_exclusions(self, table: pa.Table) -> pa.Table:
         """Return the table with those excluded documents alone that some row uses."""
         column = table.column("excluded_ids").combine_chunks()
         is_used = self.used[column.flatten().to_numpy()]
-        row = np.repeat(
-            np.arange(len(column)), column.value_lengths().to_numpy(zero_copy_only=False)
-        )
+        row = np.repeat(np.arange(len(column)), _lengths(column))
         lengths = np.bincount(row[is_used], minlength=len(column))
-        place = table.column_names.index("excluded_ids")
-        return table.set_column(
-            place, "excluded_ids", listed(column.flatten().filter(pa.array(is_used)), lengths)
-        )
+        used = listed(column.flatten().filter(pa.array(is_used)), lengths)
+        return table.set_column(table.column_names.index("excluded_ids"), "excluded_ids", used)
 
-    def _by_positive(self, table: pa.Table, block: Candidates, promoted: Bools) -> pa.Table:
-        """Return a row for each measured positive of a query, and for each document that was promoted behind them."""
-        row, place = np.nonzero((block.positives != PADDING) & ~_barred(block))
-        probability = block.columns.get("p_relevant", np.ones(block.documents.shape, np.float32))
-        new, slot = np.nonzero(promoted)
-        # In the order of the queries, so that it does not depend on where a block ends.
-        order = np.argsort(np.concatenate([row, new]), kind="stable")
-        repeated = table.take(pa.array(np.concatenate([row, new])[order]))
-        weight = np.concatenate([np.ones(len(row), np.float32), probability[new, slot]])[order]
-        changed: dict[str, Any] = {
-            "origin": pa.array(np.where(order < len(row), "qrels", "promoted"), pa.string()),
-            "positive_id": _both(block.positives[row, place], block.documents[new, slot], order),
-            "query_weight": pa.array(
-                (repeated.column("query_weight").to_numpy() * weight).astype(np.float32)
-            ),
-        }
-        for name in table.column_names:
-            score = name.removeprefix("positive_")
-            if name.startswith("positive_") and score in block.positive_columns:
-                # Gaps in Elo are to the first positive, beside which the candidates were rated.
-                of_positive = block.positive_columns[score][row, 0 if score in _OF_FIRST else place]
-                changed[name] = _both(of_positive, block.columns[score][new, slot], order)
-        return pa.table(
-            {name: changed.get(name, repeated.column(name)) for name in table.column_names}
-        ).combine_chunks()
+
+def _ordered_negatives(block: Candidates, copies: Int32s) -> tuple[Int64s, Int64s]:
+    """Return row and slot of each negative that is no copy, by row and in the order of choice."""
+    row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
+    if len(row):
+        order = np.lexsort((block.columns["choice"][row, slot], row))
+        return row[order], slot[order]
+    return row, slot
+
+
+def _measured_columns(block: Candidates, row: Int64s, slot: Int64s) -> dict[str, pa.Array]:
+    """Return the lists of negatives with what was measured of them and of the first positive."""
+    lengths = np.bincount(row, minlength=len(block))
+    source_names = pa.DictionaryArray.from_arrays(
+        block.source[row, slot].astype(np.int32), _SOURCE_NAMES
+    )
+    columns: dict[str, pa.Array] = {
+        "negative_ids": listed(pa.array(block.documents[row, slot]), lengths),
+        "weights": listed(pa.array(block.weight[row, slot]), lengths),
+        "sources": listed(source_names, lengths),
+    }
+    for score in _SCORES:
+        if score in block.columns:
+            values = pa.array(block.columns[score][row, slot])
+            columns[f"negative_{score}"] = listed(values, lengths)
+            if score in block.positive_columns:
+                columns[f"positive_{score}"] = pa.array(block.positive_columns[score][:, 0])
+    return columns
+
+
+def _by_positive(table: pa.Table, block: Candidates, is_promoted: Bools) -> pa.Table:
+    """Return a row for each measured positive of a query, and behind them for each promotion."""
+    row, place = np.nonzero((block.positives != PADDING) & ~_barred(block))
+    promoted_row, slot = np.nonzero(is_promoted)
+    # In the order of the queries, so that it does not depend on where a block ends.
+    order = np.argsort(np.concatenate([row, promoted_row]), kind="stable")
+
+    def ordered(of_positives: NDArray[Any], of_promoted: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([of_positives, of_promoted])[order]
+
+    repeated = table.take(pa.array(ordered(row, promoted_row)))
+    probability = block.columns.get("p_relevant", np.ones(block.documents.shape, np.float32))
+    weight = ordered(np.ones(len(row), np.float32), probability[promoted_row, slot])
+    weight = repeated.column("query_weight").to_numpy() * weight
+    columns = {name: repeated.column(name) for name in table.column_names}
+    columns["origin"] = pa.array(np.where(order < len(row), "qrels", "promoted"), pa.string())
+    positive_ids = ordered(block.positives[row, place], block.documents[promoted_row, slot])
+    columns["positive_id"] = pa.array(positive_ids)
+    columns["query_weight"] = pa.array(weight.astype(np.float32))
+    for score in _SCORES:
+        if f"positive_{score}" in columns:
+            # Gaps in Elo are to the first positive, beside which the candidates were rated.
+            column = 0 if score in _OF_FIRST else place
+            of_positives = block.positive_columns[score][row, column]
+            scores = ordered(of_positives, block.columns[score][promoted_row, slot])
+            columns[f"positive_{score}"] = pa.array(scores)
+    return pa.table(columns).combine_chunks()
 
 
 def _barred(block: Candidates) -> Bools:
     """True where a positive makes no row, [Q, P]."""
     return block.positive_columns.get("barred", np.zeros(block.positives.shape)) > 0
-
-
-def _both(first: NDArray[Any], second: NDArray[Any], order: Int64s) -> pa.Array:
-    return pa.array(np.concatenate([first, second])[order])
 
 
 def pair_rows(
@@ -422,18 +400,9 @@ def pair_rows(
     """
     pairs = rows[np.fromiter(map(len, rows.negative_ids), np.int64, len(rows)) > 0]
     pairs = pairs.rename(columns={"positive": "positive_doc", "negatives": "hard_negatives"})
-    pairs["doc_type"] = pairs.positive_id.map(
-        values_by_id(corpus, "document_id", "doc_type", "document")
-    )
+    doc_types = values_by_id(corpus, "document_id", "doc_type", "document")
+    pairs["doc_type"] = pairs.positive_id.map(doc_types)
     for name, default in (("query_type", "query"), ("source", collection), ("language", language)):
         pairs[name] = pairs.query_id.map(values_by_id(queries, "query_id", name, default))
-    columns = [
-        "query",
-        "positive_doc",
-        "hard_negatives",
-        "query_type",
-        "doc_type",
-        "source",
-        "language",
-    ]
-    return pairs[columns].reset_index(drop=True)
+    types = ["query_type", "doc_type", "source", "language"]
+    return pairs[["query", "positive_doc", "hard_negatives", *types]].reset_index(drop=True)

@@ -24,10 +24,8 @@ def block_of(values: Floats) -> Candidates:
     documents = np.where(
         np.isnan(values), PADDING, np.arange(values.size).reshape(values.shape)
     ).astype(np.int32)
-    ids, positives = (
-        np.array([f"q{i}" for i in range(len(values))]),
-        np.full((len(values), 1), 9999, np.int32),
-    )
+    ids = np.array([f"q{i}" for i in range(len(values))])
+    positives = np.full((len(values), 1), 9999, np.int32)
     block = Candidates(ids, positives, documents, np.ones(documents.shape, np.uint8))
     return block.with_columns({"dense": values.astype(np.float32)})
 
@@ -167,9 +165,7 @@ def test_one_hump_is_refused_with_a_warning_and_weights_stay_one(family, values,
     block = block_of(values.reshape(-1, 100))
     with caplog.at_level(logging.WARNING):
         after = weighed(block, family=family)
-    (message,) = caplog.messages
-    name = {"gaussian": "Gaussian", "beta": "Beta distribution"}[family]
-    assert message == f"mixture: one {name} fits as well as 2 (by BIC); weights stay 1"
+    assert "weights stay 1" in caplog.text
     assert (after.weight == 1).all()
     similarity = block.columns["dense"]
     expected = similarity if family == "gaussian" else (similarity + 1) / 2

@@ -1,4 +1,4 @@
-"""Writing an export to a folder: its files, and a README that says what they are and how they are read."""
+"""Writing an export to a folder: its files, and a README that says how they are read."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Exported:
     mined: Mapping[str, str] = field(default_factory=dict)
 
     def how_to_load(self, folder: Path | None = None) -> str:
-        """Return the line that reads the export from a folder, or from the one that it is run in."""
+        """Return the line that reads the export from a folder, or from the current one."""
         files = FORMATS[self.name].files
         path = json.dumps(str(folder / files) if folder else files, ensure_ascii=False)
         return FORMATS[self.name].loading.format(path=path)
@@ -74,11 +74,8 @@ class Exported:
         else:
             for prefix, table in self._parts():
                 size = _CHUNK if "*" in files else max(len(table), 1)
-                for number, start in enumerate(range(0, max(len(table), 1), size), start=1):
-                    write_lines(
-                        table.iloc[start : start + size],
-                        folder / files.replace("*", f"{prefix}{number:03d}"),
-                    )
+                for number, lines in enumerate(_slices(table, size), start=1):
+                    write_lines(lines, folder / files.replace("*", f"{prefix}{number:03d}"))
         (folder / README).write_text(self.readme(folder), encoding="utf-8")
 
     def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -88,40 +85,29 @@ class Exported:
             return
         # Two sources may differ in nothing that a file's name can hold; their lines then share the
         # files.
-        names = (
-            self.table[self.parted_by]
-            .astype(str)
-            .map(lambda value: _PLAIN.sub("-", value).strip("-") or "none")
-        )
+        sources = self.table[self.parted_by].astype(str)
+        names = sources.str.replace(_PLAIN, "-", regex=True).str.strip("-").replace("", "none")
         for name, table in self.table.groupby(names, sort=True):
             yield f"{name}_", table
 
     def readme(self, folder: Path) -> str:
         """Return what the README of a folder with the files says."""
+        export_format = FORMATS[self.name]
         columns = ", ".join(map(str, self.table))
-        about = FORMATS[self.name].description
-        lines = [
-            card_header(folder, {"default": FORMATS[self.name].files}),
-            f"# {self.name}",
-            "",
-            about,
-            "",
-        ]
-        lines += [f"{len(self.table):,} lines of {columns}.", *card_lines(self.mined)]
-        lines += [] if self.score is None else [f"Scores: {self.score}."]
+        lines = [card_header(folder, {"default": export_format.files}), f"# {self.name}", ""]
+        lines += [export_format.description, "", f"{len(self.table):,} lines of {columns}."]
+        lines += card_lines(self.mined)
+        if self.score is not None:
+            lines.append(f"Scores: {self.score}.")
         if any(self.prompts.values()):
-            prompt_note = (
-                f"The encoder that mined has prompts: {in_words(self.prompts)}. The texts are"
-                " without them: give them "
-            )
-            lines += ["", f"{prompt_note}to your trainer if it trains the same encoder."]
-        if self.left_out:
             lines += [
                 "",
-                "Left out:",
-                "",
-                *(f"- {what}: {count:,}" for what, count in self.left_out.items()),
+                f"The encoder that mined has prompts: {in_words(self.prompts)}. The texts are"
+                " without them: give them to your trainer if it trains the same encoder.",
             ]
+        if self.left_out:
+            lines += ["", "Left out:", ""]
+            lines += [f"- {reason}: {count:,}" for reason, count in self.left_out.items()]
         return "\n".join([*lines, "", "Read it with", "", f"    {self.how_to_load()}", ""])
 
 
@@ -157,26 +143,24 @@ def make_export(
         export.
     """
     options = options or ExportOptions()
-    kind = find_format(name, options)
-    score = options.score or (
-        formats.preferred_score(rows) if kind.needs_score and len(rows) else None
-    )
-    laid = formats.flatten(rows, options, collection, score)
-    table = kind.make(laid)
-    if not len(table):
-        lost = ", ".join(f"{what} ({count})" for what, count in laid.left_out.items())
-        scores = (
-            f"; scores of these rows: {formats.share_text(formats.known_shares(rows))}"
-            if score
-            else ""
-        )
-        raise AnmiError(
-            f'nothing is left to export as "{name}": {lost or "there are no training rows"}{scores}'
-        )
+    export_format = find_format(name, options)
+    score = options.score
+    if score is None and export_format.needs_score and len(rows):
+        score = formats.preferred_score(rows)
+    flat = formats.flatten(rows, options, collection, score)
+    table = export_format.make(flat)
+    if table.empty:
+        reasons = [f"{reason} ({count})" for reason, count in flat.left_out.items()]
+        message = ", ".join(reasons) or "there are no training rows"
+        if score:
+            shares = formats.share_text(formats.known_shares(rows))
+            message += f"; scores of these rows: {shares}"
+        raise AnmiError(f'nothing is left to export as "{name}": {message}')
     prompts = (encoder_info or {}).get("prompts") or {}
-    parted = "source" if options.by_source else None
-    about = {"Collection": f"{collection.name} ({collection.language})"} if collection else {}
-    return Exported(name, table, score, laid.left_out, prompts, parted, about | dict(mined or {}))
+    parted_by = "source" if options.by_source else None
+    facts = {"Collection": f"{collection.name} ({collection.language})"} if collection else {}
+    facts |= mined or {}
+    return Exported(name, table, score, flat.left_out, prompts, parted_by, facts)
 
 
 def card_header(
@@ -188,30 +172,23 @@ def card_header(
     read before.
     """
     description = hash_files((path.name, path) for path in files_in(folder) if path.name != README)
-    configs = [
-        {
-            "config_name": name,
-            "description": description,
-            "data_files": (
-                paths
-                if isinstance(paths, str)
-                else [{"split": split, "path": path} for split, path in paths.items()]
-            ),
-        }
-        for name, paths in files.items()
-    ]
+    configs = []
+    for name, paths in files.items():
+        data_files: Any = paths
+        if not isinstance(paths, str):
+            data_files = [{"split": split, "path": path} for split, path in paths.items()]
+        configs.append({"config_name": name, "description": description, "data_files": data_files})
+    head: dict[str, Any] = {"license": "unknown", "tags": ["anmi"], "configs": configs}
+    if language:
+        head["language"] = language
     # JSON is YAML.
-    head = {"license": "unknown", "tags": ["anmi"], "configs": configs} | (
-        {"language": language} if language else {}
-    )
-    return "\n".join(
-        ["---", *(f"{key}: {json.dumps(value)}" for key, value in head.items()), "---"]
-    )
+    lines = [f"{key}: {json.dumps(value)}" for key, value in head.items()]
+    return "\n".join(["---", *lines, "---"])
 
 
 def card_lines(mined: Mapping[str, str]) -> list[str]:
     """Return what a card says of how it was made, and of the licence."""
-    facts = [f"- {what}: {value}" for what, value in mined.items() if value]
+    facts = [f"- {title}: {value}" for title, value in mined.items() if value]
     licence = (
         "The licence is that of the texts: put it in place of `unknown` above before you pass"
         " this on."
@@ -233,10 +210,11 @@ CODES = json.loads((Path(mteb.__file__).parent / "languages" / "iso_639_1_to_3.j
 
 class Task(AbsTaskRetrieval):
     metadata = TaskMetadata(
-        name={name}, description="Made by ANMI.", reference=None, type="Retrieval", category="t2t", modalities=["text"],
-        dataset={{"path": str(Path(__file__).parent), "revision": "1"}}, eval_splits={splits},
-        eval_langs=[CODES[{language}]], main_score="ndcg_at_10", date=None, domains=None, task_subtypes=None,
-        license=None, annotations_creators=None, dialect=None, sample_creation=None, bibtex_citation=None,
+        name={name}, description="Made by ANMI.", type="Retrieval", category="t2t",
+        dataset={{"path": str(Path(__file__).parent), "revision": "1"}}, modalities=["text"],
+        eval_splits={splits}, eval_langs=[CODES[{language}]], main_score="ndcg_at_10",
+        reference=None, date=None, domains=None, task_subtypes=None, license=None, dialect=None,
+        annotations_creators=None, sample_creation=None, bibtex_citation=None,
     )
 '''
 
@@ -262,77 +240,70 @@ def export_collection(
         Parquet.
     """
     (folder / "qrels").mkdir(parents=True)
-    whole = documents_of(collection.corpus)
     corpus = _with_places(collection.corpus)
-    question_table = collection.queries.rename(columns={"query_id": "_id"})[
-        ["_id", "text", "metadata"]
-    ]
-    for name, table in (("corpus", corpus), ("queries", question_table)):
+    queries = collection.queries.rename(columns={"query_id": "_id"})[["_id", "text", "metadata"]]
+    for name, table in (("corpus", corpus), ("queries", queries)):
         if lines:
             metadata = [json.loads(text or "{}") for text in table["metadata"]]
             write_lines(table.assign(metadata=metadata), folder / f"{name}.jsonl")
         else:
             _write_parquet(table, folder / f"{name}.parquet")
+    columns = {"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"}
+    labels = qrels.rename(columns=columns)
     files = {}
-    labels = qrels.rename(
-        columns={"query_id": "query-id", "document_id": "corpus-id", "relevance": "score"}
-    )
-    columns = ["query-id", "corpus-id", "score"]
     for split, rows in labels.groupby("split"):
+        table = rows[list(columns.values())]
         files[str(split)] = f"qrels/{split}.{'tsv' if lines else 'parquet'}"
         if lines:
-            texts = [
-                "\t".join(map(str, row)) for row in (columns, *rows[columns].to_numpy().tolist())
-            ]
+            rows_of_values = [list(table), *table.to_numpy().tolist()]
+            texts = ["\t".join(map(str, values)) for values in rows_of_values]
             (folder / files[str(split)]).write_text("\n".join([*texts, ""]), encoding="utf-8")
         else:
-            _write_parquet(rows[columns], folder / files[str(split)])
-    if lines:
-        return whole.nunique()
-    head = card_header(
-        folder,
-        {"corpus": "corpus.parquet", "queries": "queries.parquet", "default": files},
-        collection.language,
-    )
-    passages = (
-        f", as {len(corpus):,} passages that name them in `metadata`"
-        if whole.nunique() < len(corpus)
-        else ""
-    )
-    counts = {
-        "Collection": collection.name,
-        "Documents": f"{whole.nunique():,}{passages}",
-        "Queries": f"{len(question_table):,}",
-        "Labels": f"{len(qrels):,}",
-    }
+            _write_parquet(table, folder / files[str(split)])
+    documents = documents_of(collection.corpus).nunique()
+    if not lines:
+        counts = {
+            "Collection": collection.name,
+            "Documents": f"{documents:,}",
+            "Queries": f"{len(queries):,}",
+            "Labels": f"{len(qrels):,}",
+        }
+        if documents < len(corpus):
+            counts["Documents"] += f", as {len(corpus):,} passages that name them in `metadata`"
+        _write_card(collection, files, counts, folder)
+    return documents
+
+
+def _write_card(
+    collection: Collection, files: Mapping[str, str], counts: Mapping[str, str], folder: Path
+) -> None:
+    """Write the card of a collection, and its task for MTEB; ``files`` are of labels by split."""
+    tables = {"corpus": "corpus.parquet", "queries": "queries.parquet"}
+    head = card_header(folder, {**tables, "default": files}, collection.language)
     text = "\n".join([head, "# A collection", *card_lines(counts), ""])
     (folder / README).write_text(text, encoding="utf-8")
     name = re.sub(r"\W+", "_", collection.name).strip("_")
     splits = [split for split in files if split != "train"][-1:] or list(files)
     task = _TASK.format(name=repr(name), splits=splits, language=repr(collection.language[:2]))
     (folder / "mteb_task.py").write_text(task, encoding="utf-8")
-    return whole.nunique()
 
 
 def _with_places(corpus: pd.DataFrame) -> pd.DataFrame:
-    """Return ``_id, title, text, metadata``, with document and start in the metadata of passages that were cut."""
+    """Return ``_id, title, text, metadata``; passages have document and start in their metadata."""
     if "start" in corpus:
-        places = zip(corpus["metadata"], corpus["parent"], corpus["start"].tolist(), strict=True)
-        metadata = [
-            (
-                text
-                if start < 0
-                else to_json(json.loads(text) | {"document": document, "start": start})
-            )
-            for text, document, start in places
-        ]
+        metadata = []
+        for text, document, start in zip(
+            corpus["metadata"], corpus["parent"], corpus["start"].tolist(), strict=True
+        ):
+            place = {"document": document, "start": start}
+            metadata.append(text if start < 0 else to_json(json.loads(text) | place))
         corpus = corpus.assign(metadata=metadata)
     return corpus.rename(columns={"document_id": "_id"})[["_id", "title", "text", "metadata"]]
 
 
-def _slices(table: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    for start in range(0, max(len(table), 1), _GROUP):
-        yield table.iloc[start : start + _GROUP]
+def _slices(table: pd.DataFrame, size: int = _GROUP) -> Iterator[pd.DataFrame]:
+    for start in range(0, max(len(table), 1), size):
+        yield table.iloc[start : start + size]
 
 
 def _write_parquet(table: pd.DataFrame, path: Path) -> None:
@@ -343,18 +314,19 @@ def _write_parquet(table: pd.DataFrame, path: Path) -> None:
     # In groups, since one group's texts must stay below two gigabytes, and so that memory is
     # bounded by a group.
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
-        for part in _slices(table):
-            writer.write_table(pa.Table.from_pandas(part, schema=schema, preserve_index=False))
+        for rows in _slices(table):
+            writer.write_table(pa.Table.from_pandas(rows, schema=schema, preserve_index=False))
 
 
 def write_lines(table: pd.DataFrame, path: Path) -> None:
-    """Write one JSON object a row; what is no number (NaN, infinities) and what is missing become null."""
+    """Write one JSON object a row; what is missing or no finite number becomes null."""
     names = [str(name) for name in table.columns]
     with path.open("wb") as file:
-        for part in _slices(table):
-            columns = (part[name].tolist() for name in part.columns)
-            rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-            file.writelines(orjson.dumps(row, _listed, orjson.OPT_APPEND_NEWLINE) for row in rows)
+        for rows in _slices(table):
+            columns = (rows[name].tolist() for name in rows.columns)
+            for values in zip(*columns, strict=True):
+                row = dict(zip(names, values, strict=True))
+                file.write(orjson.dumps(row, _listed, orjson.OPT_APPEND_NEWLINE))
 
 
 def _listed(value: Any) -> Any:
@@ -363,8 +335,8 @@ def _listed(value: Any) -> Any:
 
 
 def may_replace(folder: Path) -> str | None:
-    """Return the name of something in a folder that no export wrote, or None where all of it may be replaced."""
-    entries = sorted(folder.iterdir())
-    return next(
-        (entry.name for entry in entries if entry.is_dir() or not _OURS.fullmatch(entry.name)), None
-    )
+    """Return the name of something in a folder that no export wrote; None where there is none."""
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir() or not _OURS.fullmatch(entry.name):
+            return entry.name
+    return None

@@ -1,4 +1,4 @@
-"""Steps that go by the Elo gap of a candidate to the positive: danger zone, window, weight of the zone (ANMI 2.0)."""
+"""Steps that go by the Elo gap of a candidate to the positive (ANMI 2.0)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class EloGap(Params):
 
 @step("elo_gap", EloGap, requires=lambda p: {"elo", "gap_se"}, thresholds=("danger",))
 def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
-    """Reject candidates too close to the positive in Elo, by estimate or by interval (methods §2)."""
+    """Reject candidates too close to the positive in Elo, by estimate or interval (methods §2)."""
     distance = gap(block)
     unrated = np.isnan(distance)
     block = block.rejected("unrated", unrated, "no Elo", "unsafe")
@@ -88,7 +88,7 @@ def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candid
 
 @step("zone_weight", requires=lambda p: {"elo"}, makes=("zone_preference",))
 def zone_weight(block: Candidates, params: Params, context: Context) -> Candidates:
-    """Multiply the weight by that of the Elo-gap zone; note the zone's order of preference (methods §2).
+    """Multiply the weight by that of the Elo-gap zone; note the order of preference (methods §2).
 
     The zone of the largest weight goes first, then all others by their gap, the smaller before the
     larger, whatever their weights; what weighs nothing comes last.

@@ -1,4 +1,4 @@
-"""Steps that reject or weigh down candidates, or drop queries, that are not safe or not wanted as negatives."""
+"""Steps that reject or weigh down candidates that are unsafe as negatives, or drop queries."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def consistency(block: Candidates, params: Consistency, context: Context) -> Can
     if params.policy == "pairs":
         fails = ~(block.positive_columns["consistent"] > 0.5)
         order = np.argsort(fails, axis=1, kind="stable")
-        own = {name: in_rows(of, order) for name, of in block.positive_columns.items()}
-        block = replace(block, positives=in_rows(block.positives, order), positive_columns=own)
+        columns = {name: in_rows(of, order) for name, of in block.positive_columns.items()}
+        block = replace(block, positives=in_rows(block.positives, order), positive_columns=columns)
         block = block.with_columns(positive_columns={"barred": in_rows(fails, order)})
         inconsistent = np.all(fails, axis=1)
     return block.dropped("consistency", inconsistent, "BM25 does not find a positive near the top")
@@ -122,12 +122,11 @@ class Shift(Params):
 
 @step("shift", Shift, thresholds=("skip",))
 def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
-    """Reject the nearest N candidates of each row, and those beyond a rank (NV-Retriever's Shift-N; methods §6).
+    """Reject the nearest N candidates, and those beyond a rank (NV-Retriever's Shift-N; §6).
 
     Only candidates count, and a positive is not one: with a positive on rank 3, Shift-10 passes
-    over the ranks up to
-    11. What an earlier step rejected counts, since the shift is defined on the ranking. Ties in
-        rank go by document.
+    over the ranks up to 11. What an earlier step rejected counts, since the shift is defined on the
+    ranking. Ties in rank go by document.
     """
     rank = block.columns[params.column]
     ranked = np.where(block.filled, np.nan_to_num(rank, nan=np.inf), np.inf)
@@ -191,14 +190,14 @@ def min_weight(block: Candidates, params: MinWeight, context: Context) -> Candid
 
 @step("duplicate_guard", requires=lambda p: {"related"})
 def duplicate_guard(block: Candidates, params: Params, context: Context) -> Candidates:
-    """Reject candidates that ingestion found to be near-duplicates or siblings of any positive of the query."""
-    near, sibling = (block.columns["related"] == code for code in (1, 2))
-    block = block.rejected(
-        "near_duplicate", near, "almost the same text as a positive", "unsafe", in_batch=True
-    )
-    return block.rejected(
-        "sibling", sibling, "part of the same document as a positive", "unsafe", in_batch=True
-    )
+    """Reject near-duplicates and siblings of any positive of the query, as ingestion found them."""
+    for code, name, rule in (
+        (1, "near_duplicate", "almost the same text as a positive"),
+        (2, "sibling", "part of the same document as a positive"),
+    ):
+        is_related = block.columns["related"] == code
+        block = block.rejected(name, is_related, rule, "unsafe", in_batch=True)
+    return block
 
 
 class MaxScore(Params):
@@ -237,16 +236,14 @@ class MaxRatio(Params):
     @field_validator("max_ratio", mode="before")
     @classmethod
     def _by_name(cls, value: Any) -> Any:
-        if (
-            isinstance(value, str)
-            and value not in (*PRESETS, "auto")
-            and not value.replace(".", "", 1).isdigit()
-        ):
+        if not isinstance(value, str):
+            return value
+        names = (*PRESETS, "auto")
+        if value not in names and not value.replace(".", "", 1).isdigit():
             raise ValueError(
-                f'there is no preset "{value}"; {nearest(value, (*PRESETS, "auto"))}, or give a'
-                " number"
+                f'there is no preset "{value}"; {nearest(value, names)}, or give a number'
             )
-        return PRESETS.get(value, value) if isinstance(value, str) else value
+        return PRESETS.get(value, value)
 
     @model_validator(mode="after")
     def _adapts_to_cosines(self) -> MaxRatio:
@@ -270,23 +267,17 @@ def fit_max_ratio(
         return params.max_ratio, ""
     shares = {ratio: ExpectedShare() for ratio in RATIOS}
     for block in blocks:
+        scores = block.columns[params.column]
         for ratio, share in shares.items():
-            chosen = choose(
-                _below(block, params, ratio),
-                block.columns[params.column],
-                max(context.negatives, 1),
-            )
-            share.add(
-                np.where(chosen.negatives, block.columns["p_relevant"], np.nan), block.query_ids
-            )
-    ratio = max(
-        (ratio for ratio in RATIOS if shares[ratio].share <= _MOST_EXPECTED), default=RATIOS[0]
-    )
+            below = _below(block, params, ratio)
+            is_negative = choose(below, scores, max(context.negatives, 1)).negatives
+            probability = np.where(is_negative, block.columns["p_relevant"], np.nan)
+            share.add(probability, block.query_ids)
+    allowed = [ratio for ratio in RATIOS if shares[ratio].share <= _MOST_EXPECTED]
+    ratio = max(allowed, default=RATIOS[0])
     expected = share_sentence(shares[ratio].share, *shares[ratio].interval)
-    level = logging.INFO if shares[ratio].share <= _MOST_EXPECTED else logging.WARNING
-    log.log(
-        level, "max_ratio: auto takes %g; expected share of false negatives %s", ratio, expected
-    )
+    sentence = "max_ratio: auto takes %g; expected share of false negatives %s"
+    log.log(logging.INFO if allowed else logging.WARNING, sentence, ratio, expected)
     return ratio, f", chosen at an expected share of false negatives of {expected}"
 
 
@@ -308,16 +299,17 @@ def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidat
     return _below(block, params, *(context.fitted or (params.max_ratio,)))
 
 
-def _below(block: Candidates, params: MaxRatio, given: float, why: str = "") -> Candidates:
+def _below(block: Candidates, params: MaxRatio, ratio: float, reason: str = "") -> Candidates:
     """Reject what is not below the ratio."""
     positive = block.positive_columns[params.column][:, :1]
-    ratio = np.full_like(positive, given, dtype=np.float64)
+    ratios = np.full_like(positive, ratio, dtype=np.float64)
+    adapted = ""
     if params.adaptive:
-        ratio[positive > 0.9] -= 0.02
-        ratio[positive < 0.7] = max(given, min(given + 0.03, 1.0))
-    ceiling = positive - np.abs(positive) * (1 - ratio)
-    about = ", adapted" if params.adaptive else ""
-    rule = f"{params.column} ≥ {given:g}{about} of the positive's{why}"
+        ratios[positive > 0.9] -= 0.02
+        ratios[positive < 0.7] = max(ratio, min(ratio + 0.03, 1.0))
+        adapted = ", adapted"
+    ceiling = positive - np.abs(positive) * (1 - ratios)
+    rule = f"{params.column} ≥ {ratio:g}{adapted} of the positive's{reason}"
     return block.rejected("max_ratio", ~(block.columns[params.column] < ceiling), rule, "unsafe")
 
 
@@ -348,6 +340,6 @@ class Confidence(Params):
 
 @step("confidence", Confidence)
 def confidence(block: Candidates, params: Confidence, context: Context) -> Candidates:
-    """Multiply the weight by the judge's confidence 1 − P(relevant), by ½ where nobody judged (methods §3.1)."""
+    """Multiply the weight by 1 − P(relevant), by ½ where nobody judged (methods §3.1)."""
     trust = np.nan_to_num(1.0 - block.columns[params.column], nan=0.5)
     return replace(block, weight=(block.weight * trust).astype(np.float32))

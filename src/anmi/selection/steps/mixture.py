@@ -28,7 +28,7 @@ _REPORTED_SEED: Final = 42
 
 
 def total(values: Float64s) -> Float64s:
-    """Sum of each row, [Q, 1], added from left to right, so that zeros at the end of a row change no bit of it.
+    """Sum of each row, [Q, 1], from left to right: zeros at its end change no bit.
 
     Examples
     --------
@@ -87,9 +87,9 @@ def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
     >>> fit_gaussians(np.sort(np.concatenate(parts))[None, :], 3).means.round(1).tolist()
     [[0.2, 0.5, 0.8]]
     """
-    several, single = (
-        _mixture_of(values.T, number, tol=_CONVERGED, max_iter=_MOST_STEPS) for number in (count, 1)
-    )
+    options = {"tol": _CONVERGED, "max_iter": _MOST_STEPS}
+    several = _mixture_of(values.T, count, **options)
+    single = _mixture_of(values.T, 1, **options)
     order = np.argsort(several.means_[:, 0])
     return Gaussians(
         several.means_[order].T,
@@ -115,12 +115,9 @@ def _log_densities(
 ) -> Float64s:
     """Logarithm of share · density of every component without the constant, [Q, M, K]."""
     logs = np.log(np.maximum(shares, 1e-300))
-    far = values[:, :, None] - means[:, None, :]
-    return (
-        logs[:, None, :]
-        - 0.5 * np.log(variances)[:, None, :]
-        - 0.5 * far**2 / variances[:, None, :]
-    )
+    logs = logs - 0.5 * np.log(variances)
+    distances = values[:, :, None] - means[:, None, :]
+    return logs[:, None, :] - 0.5 * distances**2 / variances[:, None, :]
 
 
 # Of ProGCL's released code (pGRACE/model.py and train.py): steps of expectation–maximisation,
@@ -208,7 +205,7 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
 
 
 def _moments(x: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
-    """Return α and β of the Beta distribution with the weighted mean and variance for each row of weights, [K, 1]."""
+    """Return α and β of the distribution with the weighted mean and variance, each [K, 1]."""
     mass = np.maximum(total(weights), 1e-300)
     mean = np.clip(total(weights * x) / mass, _LEAST, 1 - _LEAST)
     variance = np.maximum(total(weights * (x - mean) ** 2) / mass, _LEAST)
@@ -265,7 +262,9 @@ class Mixture(Params):
 
 
 def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitted | None:
-    """Fit one mixture to the undecided candidates of all queries; None, with a warning, when one component is better.
+    """Fit one mixture to the undecided candidates of all queries.
+
+    It is None, with a warning, where one component is better.
 
     With ``per: query`` each row fits its own when its weights are set. With ``per: dev`` the
     queries are dev queries.
@@ -282,22 +281,16 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
         return None
     # Every k-th of the sorted values has their distribution, whatever the order of the candidates.
     some = values[:: math.ceil(len(values) / _MOST_VALUES)][None, :]
-    fitted = (
-        fit_gaussians(some, params.components) if params.family == "gaussian" else fit_betas(some)
-    )
+    is_gaussian = params.family == "gaussian"
+    fitted = fit_gaussians(some, params.components) if is_gaussian else fit_betas(some)
     if not fitted.sound[0]:
-        distribution = "Gaussian" if params.family == "gaussian" else "Beta distribution"
-        log.warning(
-            "mixture: one %s fits as well as %d (by BIC); weights stay 1",
-            distribution,
-            params.components,
-        )
+        log.warning("mixture: one component fits as well as several (by BIC); weights stay 1")
         return None
     return fitted
 
 
 def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
-    """P(true negative) by a mixture of each row's own, [Q, M]; σ(5(½ − s)) where it has fewer values than components.
+    """P(true negative) by a mixture for each row, [Q, M]; σ(5(½ − s)) of too few values for one.
 
     As the ANMI 2.1 report has it, by scikit-learn's mixture with its defaults: a posterior may rise
     again, and no row is refused for having one hump. The values come in the order of BM25, the
@@ -318,7 +311,7 @@ def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
 
 
 def _measured(block: Candidates, params: Mixture) -> Float64s:
-    """Return what is fitted, [Q, M]: the lower it is, the surer a candidate is a negative; NaN where unknown."""
+    """Return what is fitted, [Q, M], the lower the surer a negative; NaN where unknown."""
     similarity = block.columns[params.column].astype(np.float64)
     if params.family == "gaussian":
         return similarity
@@ -333,7 +326,7 @@ def _measured(block: Candidates, params: Mixture) -> Float64s:
 
 @step("mixture", Mixture, fit=fit, makes=("p_negative", "hardness"))
 def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
-    """Multiply the weight by P(true negative); the column ``hardness`` becomes similarity · P(true negative).
+    """Multiply the weight by P(true negative); ``hardness`` is similarity · P(true negative).
 
     Where a Beta mixture is fitted, the similarity in the product is (s + 1)/2, as in ProGCL's code,
     and so is never negative. A candidate of unknown value has no weight where there is a fit.

@@ -19,7 +19,7 @@ class Params(BaseModel):
 
 
 def named(
-    value: Any, known: Mapping[str, type[BaseModel]], what: str = ""
+    value: Any, models: Mapping[str, type[BaseModel]], noun: str = ""
 ) -> tuple[str, dict[str, Any]]:
     """Read a name, or one name with its parameters, as recipes have them.
 
@@ -31,22 +31,22 @@ def named(
     """
     value = {value: {}} if isinstance(value, str) else value
     if not isinstance(value, Mapping) or len(value) != 1:
-        example = next(iter(known))
+        example = next(iter(models))
         raise ValueError(
             f"one name with its parameters is expected, such as `{{{example}: {{}}}}`, and not"
             f" {value!r}"
         )
     ((name, params),) = value.items()
-    if name not in known:
-        raise ValueError(f'there is no {what}"{name}"; {nearest(str(name), known)}')
+    if name not in models:
+        raise ValueError(f'there is no {noun}"{name}"; {nearest(str(name), models)}')
     if not isinstance(params := {} if params is None else params, Mapping):
         raise ValueError(
-            f'the parameters of {what}"{name}" are names with values, and not {params!r}'
+            f'the parameters of {noun}"{name}" are names with values, and not {params!r}'
         )
-    fields = known[name].model_fields.keys() - {"kind"}
+    fields = models[name].model_fields.keys() - {"kind"}
     if wrong := [str(key) for key in params if key not in fields]:
         hint = nearest(wrong[0], fields) if fields else "it has none"
-        raise ValueError(f'{what}"{name}" has no parameter "{wrong[0]}"; {hint}')
+        raise ValueError(f'{noun}"{name}" has no parameter "{wrong[0]}"; {hint}')
     return str(name), dict(params)
 
 
@@ -102,7 +102,7 @@ STEPS: Final[dict[str, StepType]] = {}
 
 
 def step(name: str, params: type[Params] = Params, **kind: Any) -> Callable[[Apply], Apply]:
-    """Register a function as the step ``name``; ``kind`` are further fields of :class:`StepType`."""
+    """Register a function as the step ``name``; ``kind`` are other fields of :class:`StepType`."""
 
     def register(apply: Apply) -> Apply:
         STEPS[name] = StepType(name, params, apply, **kind)

@@ -58,7 +58,7 @@ class Promote(Params):
 
 @step("promote", Promote)
 def promote(block: Candidates, params: Promote, context: Context) -> Candidates:
-    """Make positives of the candidates that the judge is sure of (RocketQA's unlabelled positives; methods §3.1)."""
+    """Make positives of the candidates that the judge is sure of (RocketQA; methods §3.1)."""
     sure = block.columns[params.column] >= params.threshold
     return block.rejected(
         "promote", sure, f"{params.column} ≥ {params.threshold:g}", "promoted", in_batch=True
@@ -143,66 +143,53 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     """
     if params.negative is not None and params.positive is not None:
         return Thresholds(params.negative, params.positive)
-    heldout = [np.zeros(0, np.float32)]
+    heldout_parts = [np.zeros(0, np.float32)]
     sample = _Sample(context.seed)
-    count = _PromotionCount()
+    promotions = _PromotionCount()
     for measured in blocks:
         # What a language model said of some changes what becomes of those, not the thresholds.
         block = measured.with_columns({params.column: unread(measured.columns, params.column)})
-        none = np.full(block.positives.shape, np.nan, np.float32)
-        held = unread({"p_heldout": none} | block.positive_columns, "p_heldout")
-        held = np.where((block.query_verdict == OPEN)[:, None], held, np.nan)
-        heldout.append(held[np.isfinite(held)])
-        count.add(block, params.column, held)
+        unmeasured = {"p_heldout": np.full(block.positives.shape, np.nan, np.float32)}
+        heldout = unread(unmeasured | block.positive_columns, "p_heldout")
+        heldout = np.where((block.query_verdict == OPEN)[:, None], heldout, np.nan)
+        heldout_parts.append(heldout[np.isfinite(heldout)])
+        promotions.add(block, params.column, heldout)
         sample.add(block, params.column)
-    positives = np.concatenate(heldout)
+    positives = np.concatenate(heldout_parts)
     queries, values = sample.rows()
     drawn = _Drawn(values, params, max(context.negatives, 1))
-    negative = (
-        _negative_threshold(drawn, positives, params)
-        if params.negative is None
-        else params.negative
-    )
-    positive = count.threshold(positives) if params.positive is None else params.positive
+    negative = params.negative
+    if negative is None:
+        negative = _negative_threshold(drawn, positives, params)
+    positive = params.positive
+    if positive is None:
+        positive = promotions.threshold(positives)
     expected = ExpectedShare()
     expected.add(drawn.below(negative), queries)
     thresholds = Thresholds(float(negative), float(max(negative, positive)))
-    sure = (
-        f"positives P ≥ {thresholds.positive:.3g}"
-        if thresholds.positive <= 1
-        else "nothing is surely a positive"
-    )
     if expected.documents:
-        log.info("route: negatives have P < %.3g, %s", thresholds.negative, sure)
-        log.info(
-            "route: expected share of relevant ones among them: %s",
-            share_sentence(expected.share, *expected.interval),
-        )
+        log.info("route: negatives have P < %.3g, positives P ≥ %.3g", *thresholds)
+        share = share_sentence(expected.share, *expected.interval)
+        log.info("route: expected share of relevant ones among them: %s", share)
     return thresholds
 
 
 def _negative_threshold(drawn: _Drawn, positives: Float32s, params: Route) -> float:
-    others = drawn.values[np.isfinite(drawn.values)]
-    if (
-        params.max_false_negative_rate is not None
-        and len(positives) >= _LEAST_POSITIVES
-        and len(others)
-    ):
-        labels = np.repeat([1, 0], [len(positives), len(others)])
-        fitted = threshold_for(
-            np.concatenate([positives, others]), labels, params.max_false_negative_rate
-        )
+    unlabelled = drawn.values[np.isfinite(drawn.values)]
+    max_rate = params.max_false_negative_rate
+    if max_rate is not None and len(positives) >= _LEAST_POSITIVES and len(unlabelled):
+        labels = np.repeat([1, 0], [len(positives), len(unlabelled)])
+        fitted = threshold_for(np.concatenate([positives, unlabelled]), labels, max_rate)
         log.info(
             "route: %.1f %% (%.1f–%.1f %%) of %d held-out positives would pass as negatives",
             *(100 * share for share in (fitted.rate, fitted.low, fitted.high)),
             fitted.positives,
         )
         return fitted.threshold
-    tried = _grid(*_NEGATIVE_GRID)
-    tried = (
-        tried if params.barred is None else np.append(tried[params.barred > tried], params.barred)
-    )
-    shares = np.array([drawn.share(probability) for probability in tried])
+    thresholds = _grid(*_NEGATIVE_GRID)
+    if params.barred is not None:
+        thresholds = np.append(thresholds[params.barred > thresholds], params.barred)
+    shares = np.array([drawn.share(threshold) for threshold in thresholds])
     meets = np.flatnonzero(shares <= params.max_expected_share)
     if not len(meets):
         log.warning(
@@ -211,11 +198,11 @@ def _negative_threshold(drawn: _Drawn, positives: Float32s, params: Route) -> fl
             params.max_expected_share,
             100 * shares[0],
         )
-    return float(tried[meets[-1]] if len(meets) else tried[0])
+    return float(thresholds[meets[-1]] if len(meets) else thresholds[0])
 
 
 class _Drawn:
-    """What rows would take as negatives at a threshold: the first below it, and if they are few the least doubted.
+    """What rows take as negatives: the first below a threshold, if few the least doubted.
 
     Parameters
     ----------
@@ -237,7 +224,7 @@ class _Drawn:
         self._least = np.where(lowest < _EVEN, lowest, np.nan)
 
     def below(self, threshold: float) -> Float32s:
-        """Return the probabilities of what is taken, float32 [R, ≤ 2 n]; NaN where there is none."""
+        """Return the probabilities of what is taken, float32 [R, ≤ 2 n], NaN for none."""
         below = self.values < threshold
         chosen = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
         if self._fill:
@@ -260,22 +247,23 @@ class _PromotionCount:
 
     def __init__(self) -> None:
         self._rows = 0
-        self._all, self._rivals, self._found = np.zeros((3, _POSITIVE_GRID[-1]))
+        self._all, self._rivals, self._right = np.zeros((3, _POSITIVE_GRID[-1]))
 
-    def add(self, block: Candidates, column: str, held: Float32s) -> None:
+    def add(self, block: Candidates, column: str, heldout: Float32s) -> None:
         self._rows += int((block.query_verdict == OPEN).sum())
         values = block.columns[column]
         undecided = block.undecided
-        is_known = np.isfinite(held)
+        is_heldout = np.isfinite(heldout)
+        counts = is_heldout.sum(axis=1, keepdims=True)
         self._all += _at_least(values[undecided])
-        self._rivals += _at_least(values[undecided & is_known.any(axis=1, keepdims=True)])
-        share = np.broadcast_to(1 / np.maximum(is_known.sum(axis=1, keepdims=True), 1), held.shape)
-        self._found += _at_least(held[is_known], share[is_known])
+        self._rivals += _at_least(values[undecided & (counts > 0)])
+        shares = np.broadcast_to(1 / np.maximum(counts, 1), heldout.shape)
+        self._right += _at_least(heldout[is_heldout], shares[is_heldout])
 
     def threshold(self, positives: Float32s) -> float:
-        """Return the lowest threshold that meets the rate of false promotions; infinite where there is none."""
+        """Return the lowest threshold that meets the rate of false promotions; ∞ for none."""
         # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
-        right_promotions = self._found.round(6)
+        right_promotions = self._right.round(6)
         meets = (right_promotions > 0) & (len(positives) >= _LEAST_POSITIVES)
         for promoted, right in ((self._all, self._rows), (self._rivals, right_promotions)):
             meets &= promoted <= _MAX_FALSE_PROMOTION_RATE * (promoted + right)
@@ -283,47 +271,44 @@ class _PromotionCount:
 
 
 def _at_least(values: Float32s, weights: Float64s | None = None) -> Float64s:
-    counts = np.histogram(values, [*_grid(*_POSITIVE_GRID), np.inf], weights=weights)[0].astype(
-        np.float64
-    )
+    edges = [*_grid(*_POSITIVE_GRID), np.inf]
+    counts = np.histogram(values, edges, weights=weights)[0].astype(np.float64)
     return counts[::-1].cumsum()[::-1]
 
 
 class _Sample:
-    """Probabilities of the first candidates of a sample of rows, which does not depend on the shards."""
+    """Probabilities of the first candidates of a sample of rows, whatever the shards."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         # Draws, queries and values of the rows so far.
-        self._parts: tuple[NDArray[Any], ...] = (
-            np.zeros(0),
-            np.zeros(0, np.str_),
-            np.zeros((0, 0), np.float32),
-        )
+        self._sample: tuple[NDArray[Any], ...]
+        self._sample = (np.zeros(0), np.zeros(0, np.str_), np.zeros((0, 0), np.float32))
 
     def add(self, block: Candidates, column: str) -> None:
-        draws = seeds.uniform(
-            self._seed, "selection/route", block.query_ids, block.positives[:, :1]
-        )[:, 0]
-        last = self._parts[0].max() if len(self._parts[0]) >= _SAMPLE else np.inf
-        rows = np.flatnonzero((draws <= last) & (block.query_verdict == OPEN))
-        part = block.take(rows)
-        nearness = np.where(
-            part.undecided, np.nan_to_num(part.columns["dense"], nan=-np.inf), -np.inf
-        )
+        first_positive = block.positives[:, :1]
+        draws = seeds.uniform(self._seed, "selection/route", block.query_ids, first_positive)[:, 0]
+        largest = self._sample[0].max() if len(self._sample[0]) >= _SAMPLE else np.inf
+        is_sampled = (draws <= largest) & (block.query_verdict == OPEN)
+        block = block.take(np.flatnonzero(is_sampled))
+        nearness = np.nan_to_num(block.columns["dense"], nan=-np.inf)
+        nearness = np.where(block.undecided, nearness, -np.inf)
         # As samplers draw: the window before what lies deeper.
-        tier = np.nan_to_num(part.columns.get("tier", np.zeros(nearness.shape, np.float32)))
-        order = np.lexsort((part.documents, -nearness, tier))
-        values = np.where(part.undecided, part.columns[column], np.nan)
+        tier = np.nan_to_num(block.columns.get("tier", np.zeros(nearness.shape, np.float32)))
+        order = np.lexsort((block.documents, -nearness, tier))
+        values = np.where(block.undecided, block.columns[column], np.nan)
         values = in_rows(values, order).astype(np.float32)[:, :_FIRST]
-        new: tuple[NDArray[Any], ...] = (draws[rows], part.query_ids, values)
-        parts = [stacked(pair) for pair in zip(self._parts, new, strict=True)]
-        smallest = np.sort(np.argsort(parts[0], kind="stable")[:_SAMPLE])
-        self._parts = tuple(array[smallest] for array in parts)
+        added = (draws[is_sampled], block.query_ids, values)
+        sample = [stacked(pair) for pair in zip(self._sample, added, strict=True)]
+        smallest = np.sort(np.argsort(sample[0], kind="stable")[:_SAMPLE])
+        self._sample = tuple(array[smallest] for array in sample)
 
     def rows(self) -> tuple[NDArray[np.str_], Float32s]:
-        """Return the query of each row, and its probabilities in the order of drawing, float32 [rows, ≤ 512] or NaN."""
-        draws, queries, values = self._parts
+        """Return the query and the probabilities of each row, float32 [rows, ≤ 512] or NaN.
+
+        The probabilities come in the order of drawing.
+        """
+        draws, queries, values = self._sample
         order = np.argsort(draws, kind="stable")
         return queries[order], values[order]
 
@@ -336,7 +321,7 @@ class _Sample:
     thresholds=("negative", "max_expected_share", "max_false_negative_rate"),
 )
 def route(block: Candidates, params: Route, context: Context) -> Candidates:
-    """Route each judged candidate to negative, uncertain or promoted; reject one that no judge saw."""
+    """Route each judged candidate to negative, uncertain or promoted; reject unjudged ones."""
     thresholds: Thresholds = context.fitted
     judged = block.columns[params.column]
     before = unread(block.columns, params.column)

@@ -1,4 +1,4 @@
-"""Steps that pick the negatives among the candidates still undecided, and the order in which they are drawn."""
+"""Steps that pick the negatives among the undecided candidates, and the order of drawing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RETRIEVED: Final = SOURCES["bm25"] | SOURCES["dense"]
 
 
 def places(*keys: NDArray[Any]) -> Int64s:
-    """Return the place of each candidate in its row, from 0, in the order of keys as those of ``numpy.lexsort``."""
+    """Return the place of each candidate in its row, from 0, by keys as of ``numpy.lexsort``."""
     return np.argsort(np.lexsort(keys))
 
 
@@ -89,7 +89,7 @@ class Draw(Params):
 
 @step("draw", Draw, requires=lambda p: {p.by}, sampler=True)
 def draw(block: Candidates, params: Draw, context: Context) -> Candidates:
-    """Draw n candidates without replacement, each time in proportion to a column (methods §3.4, mode `mix`).
+    """Draw n candidates without replacement, in proportion to a column (methods §3.4, mode `mix`).
 
     ProGCL's own `mix` goes on to blend pairs of the hardest into vectors that are no document; a
     miner can only draw.
@@ -103,7 +103,7 @@ def draw(block: Candidates, params: Draw, context: Context) -> Candidates:
 
 
 def gumbel_keys(block: Candidates, log_chance: Float64s, seed: int, stream: str) -> Float64s:
-    """Return keys whose n largest are n draws without replacement (the Gumbel top-k trick; Kool et al. 2019).
+    """Return keys whose n largest are n draws without replacement (Gumbel top-k; Kool et al. 2019).
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class BackOff(Params):
 
 @step("back_off", BackOff, requires=lambda p: {"dense_rank", "dense"})
 def back_off(block: Candidates, params: BackOff, context: Context) -> Candidates:
-    """Let samplers draw from the window first, then deeper in the ranking, then graph-swapped, then far random ones.
+    """Let samplers draw from the window, then deeper, then graph-swapped, then far random ones.
 
     Only the order of drawing changes: a candidate that a step has rejected stays rejected, so a row
     is filled with candidates that passed every filter or not at all. The column ``tier`` counts in
@@ -150,22 +150,20 @@ def back_off(block: Candidates, params: BackOff, context: Context) -> Candidates
     block = block.rejected("back_off", near, "random, and not among the 50% least similar of them")
     inside = retrieved & (block.columns["dense_rank"] <= params.last)
     # What `route` has put last stays last.
-    uncertain = block.columns.get("tier", np.zeros(drawn.shape, np.float32)) == TIERS.index(
-        "uncertain"
-    )
+    last_tier = TIERS.index("uncertain")
+    uncertain = block.columns.get("tier", np.zeros(drawn.shape, np.float32)) == last_tier
     tier = np.select([uncertain, inside, retrieved, graph], [4.0, 0.0, 1.0, 2.0], 3.0)
     return block.with_columns({"tier": np.where(block.filled, tier, np.nan)})
 
 
 def _least_similar_half(block: Candidates, among: np.ndarray) -> np.ndarray:
-    """True for the half (rounded up) of those under ``among`` in each row that are least similar to the query."""
+    """True for those under ``among`` in each row that are the half least similar to the query."""
     # Most columns hold what was retrieved.
     some = np.flatnonzero(among.any(axis=0))
     similarity = np.where(among, np.nan_to_num(block.columns["dense"], nan=np.inf), np.inf)[:, some]
     half = among.copy()
-    half[:, some] &= (
-        places(block.documents[:, some], similarity) < np.ceil(among.sum(axis=1) / 2)[:, None]
-    )
+    count = np.ceil(among.sum(axis=1) / 2)[:, None]
+    half[:, some] &= places(block.documents[:, some], similarity) < count
     return half
 
 
@@ -225,7 +223,7 @@ def _gaps(block: Candidates) -> Float64s:
 
 
 def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> Float64s:
-    """Return the log-probability with which each candidate would be the first of its row to be drawn.
+    """Return the log-probability that each candidate is the first of its row to be drawn.
 
     Parameters
     ----------
@@ -288,7 +286,5 @@ def simans(block: Candidates, params: SimAns, context: Context) -> Candidates:
     block = block.with_columns({"importance": importance})
     if not params.weigh:
         return block
-    return replace(
-        block,
-        weight=np.where(block.negatives, block.weight * relative, block.weight).astype(np.float32),
-    )
+    weight = np.where(block.negatives, block.weight * relative, block.weight)
+    return replace(block, weight=weight.astype(np.float32))
