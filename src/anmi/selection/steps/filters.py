@@ -122,7 +122,7 @@ class Shift(Params):
 
 @step("shift", Shift, thresholds=("skip",))
 def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
-    """Reject the nearest N candidates, and those beyond a rank (NV-Retriever's Shift-N; §6).
+    """Reject the nearest N candidates, and those beyond a rank (Shift-N; methods §6).
 
     Only candidates count, and a positive is not one: with a positive on rank 3, Shift-10 passes
     over the ranks up to 11. What an earlier step rejected counts, since the shift is defined on the
