@@ -53,36 +53,31 @@ def world():
         for k in (1, 2)
     ]
     variants += [(f"s{i}#number:0", f"s{i}", "number", f"w{i} w59") for i in ALL[::2]]
-    variants = table(
-        [*variants, ("s5", "s1", "counterpart", texts[5])],
-        "variant_id",
-        "document_id",
-        "kind",
-        "text",
-    )
+    variants += [("s5", "s1", "counterpart", texts[5])]
+    variants = table(variants, "variant_id", "document_id", "kind", "text")
     nothing = table([], "document_id", "other_id", "kind")
     corpus = pd.DataFrame({"document_id": ids, "title": "", "text": texts})
     stock = Stock.from_tables(corpus, Knowledge(entities, graph, facts), variants, nothing)
-    names = [
-        {"query_id": f"q{i}", "positive_id": f"s{i}", "positive_ids": frozenset({f"s{i}"})}
+    rows = [
+        row(f"w{i + 20}", texts[i], query_id=f"q{i}", positive_id=f"s{i}", positive_ids={f"s{i}"})
         for i in ALL
     ]
-    rows = [row(f"w{i + 20}", texts[i], **names[i]) for i in ALL]
+    rows = [replace(one, positive_ids=frozenset(one.positive_ids)) for one in rows]
     return SimpleNamespace(stock=stock, rows=rows, ids=ids)
 
 
 def test_variants_stand_behind_the_documents_and_name_what_they_are_of(world):
     stock = world.stock
     assert stock.documents == 20 and stock.ids[:20].tolist() == world.ids
-    for number, of in enumerate(stock.origin.tolist()):
-        assert number == of if number < 20 else stock.ids[number].startswith(f"{stock.ids[of]}#")
-    names = [[stock.ids[n] for n in line if n >= 0] for line in stock.swaps.tolist()]
-    assert names[1] == ["s1#swap:1", "s1#swap:2", "s5"], "a counterpart is the document itself"
-    assert [[stock.ids[n] for n in line if n >= 0] for line in stock.edits.tolist()][:3] == [
-        ["s0#number:0"],
-        [],
-        ["s2#number:0"],
-    ]
+    for number, origin in enumerate(stock.origin.tolist()):
+        name = stock.ids[number]
+        assert number == origin if number < 20 else name.startswith(f"{stock.ids[origin]}#")
+    swaps, edits = (
+        [[stock.ids[n] for n in line if n >= 0] for line in part.tolist()]
+        for part in (stock.swaps, stock.edits)
+    )
+    assert swaps[1] == ["s1#swap:1", "s1#swap:2", "s5"], "a counterpart is the document itself"
+    assert edits[:3] == [["s0#number:0"], [], ["s2#number:0"]]
 
 
 def test_without_facts_there_is_nothing_to_go_by():
@@ -94,9 +89,7 @@ def test_without_facts_there_is_nothing_to_go_by():
 
 
 DOCUMENTS, CAPACITY = 12, 5
-steps = st.lists(
-    st.lists(st.integers(0, DOCUMENTS - 1), unique=True, max_size=CAPACITY), max_size=12
-)
+steps = st.lists(st.lists(st.integers(0, 11), unique=True, max_size=CAPACITY), max_size=12)
 
 
 def vectors(documents, step):
@@ -117,15 +110,13 @@ def test_it_holds_each_document_once_as_it_was_encoded_last_and_a_copy_goes_on_a
 ):
     index = filled(sequence)
     held = index.documents.tolist()
-    seen, order = (
-        {document: step for step, documents in enumerate(sequence) for document in documents},
-        [],
-    )
+    last_step = {name: step for step, documents in enumerate(sequence) for name in documents}
+    order = []
     for documents in sequence:
         order = [document for document in order if document not in documents] + documents
     assert held == order[-CAPACITY:]
     for document, vector in zip(held, index.tensors()["index.3"], strict=True):
-        step = seen[document]
+        step = last_step[document]
         newest = vectors(sequence[step], step)[sequence[step].index(document)]
         assert np.array_equal(vector, newest), "the newest embedding of a document"
     copy = LatentIndex(CAPACITY, DOCUMENTS, DIMENSION)
@@ -134,10 +125,8 @@ def test_it_holds_each_document_once_as_it_was_encoded_last_and_a_copy_goes_on_a
         for step, documents in enumerate(after, start=100):
             one.add(np.array(documents, np.int64), vectors(documents, step))
         one.take()
-    assert all(
-        np.array_equal(a, b)
-        for a, b in zip(index.tensors().values(), copy.tensors().values(), strict=True)
-    )
+    pairs = zip(index.tensors().values(), copy.tensors().values(), strict=True)
+    assert all(np.array_equal(*pair) for pair in pairs)
 
 
 def test_the_index_finds_the_nearest_of_what_was_held():
@@ -204,31 +193,18 @@ def test_a_large_index_is_made_beside_the_training_and_found_alike_however_long_
     assert np.mean([np.isin(*pair).mean() for pair in zip(found[0], nearest, strict=True)]) > least
 
 
-def mixed(world, count=4, seed=1, mix=None, rows=None, **options):
-    shares = dict(
-        zip(
-            ("random", "graph", "latent", "edit"),
-            options.pop("shares", (0.2, 0.5, 0.3, 0)),
-            strict=True,
-        )
-    )
+def mixed(world, count=4, seed=1, mix=None, rows=None, shares=(0.2, 0.5, 0.3, 0), **options):
+    shares = dict(zip(("random", "graph", "latent", "edit"), shares, strict=True))
     curriculum = SimpleNamespace(state=mix and State(0.5, -np.inf, np.inf, mix=mix))
     options = MixedSources(**shares, refresh=1, **options)
     return DNHSampler(rows or world.rows, count, seed, world.stock, options, curriculum, DIMENSION)
 
 
-def embeddings(world, seed=5):
-    vectors = (
-        np.random.default_rng(seed).normal(size=(len(world.ids) + 10, DIMENSION)).astype(np.float32)
-    )
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors[:20], vectors[20:]
-
-
 def observe(sampler, world, step=1, seed=5):
-    documents, queries = embeddings(world, seed)
-    sampler.update_index(step, ALL, queries, list(world.ids), documents)
-    return documents, queries
+    vectors = np.random.default_rng(seed).normal(size=(30, DIMENSION)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    sampler.update_index(step, ALL, vectors[20:], list(world.ids), vectors[:20])
+    return vectors[:20], vectors[20:]
 
 
 def names(rows):
@@ -245,9 +221,8 @@ def test_latent_negatives_are_the_nearest_about_another_entity(world):
     assert names(sampler(ALL, 1)) == expected
     report = sampler.report()
     assert report["share_latent"] == 1 and report["replaced"] == 0
-    assert report["latent_hit_rate"] == pytest.approx(18 / 20), (
-        "two of twenty neighbours are about the own entity"
-    )
+    # Two of twenty neighbours are about the own entity.
+    assert report["latent_hit_rate"] == pytest.approx(18 / 20)
 
 
 def test_what_has_no_neighbours_yet_falls_back_to_the_graph_and_then_to_random(world):
@@ -262,14 +237,11 @@ def test_what_has_no_neighbours_yet_falls_back_to_the_graph_and_then_to_random(w
 
 
 def test_edits_are_of_the_own_document_and_fall_back_to_its_swaps(world):
-    made = names(mixed(world, shares=(0, 0, 0, 1), count=2)(ALL, 0))
-    for i, own in enumerate(made):
-        edits = [name for name in own if "#number" in name]
-        assert edits == ([f"s{i}#number:0"] if i % 2 == 0 else [])
-        assert all(
-            name.startswith(f"s{i}#swap") or (i, name) == (1, "s5")
-            for name in set(own) - set(edits)
-        )
+    for i, drawn in enumerate(names(mixed(world, shares=(0, 0, 0, 1), count=2)(ALL, 0))):
+        edits = {name for name in drawn if "#number" in name}
+        assert edits == ({f"s{i}#number:0"} if i % 2 == 0 else set())
+        others = set(drawn) - edits - ({"s5"} if i == 1 else set())
+        assert all(name.startswith(f"s{i}#swap") for name in others)
 
 
 @given(
@@ -283,23 +255,21 @@ def test_nothing_that_states_the_fact_asked_for_is_a_negative(world, step, seed,
     sampler = mixed(world, seed=seed, shares=shares, count=5)
     observe(sampler, world, seed=seed)
     chosen = np.array(numbers)
-    drawn, source = sampler.draw(chosen, step)
+    drawn, sources = sampler.draw(chosen, step)
     for place, i in enumerate(numbers):
-        found = [world.stock.ids[n] for n in drawn[place] if n >= 0]
-        assert not {f"s{i}", f"l{i}"} & set(found)
-        latent = drawn[place][source[place] == 2]
+        assert not {f"s{i}", f"l{i}"} & {world.stock.ids[n] for n in drawn[place] if n >= 0}
+        latent = drawn[place][sources[place] == 2]
         assert (world.stock.about[latent] != world.stock.about[i]).all()
-    there = set(source[drawn >= 0].tolist())
     fallback = {0, 1} if mix[2] or mix[3] else {0} if mix[1] else set()
-    assert there <= {kind for kind, share in enumerate(mix) if share} | fallback
+    allowed = {kind for kind, share in enumerate(mix) if share} | fallback
+    assert set(sources[drawn >= 0].tolist()) <= allowed
     batch = sampler(chosen, step)
     in_batch = {name for row in batch for name in (*row.negative_ids, row.positive_id)}
-    for one, i in zip(batch, numbers, strict=True):
+    for drawn_row, i in zip(batch, numbers, strict=True):
         own = {name for name in in_batch if name.split("#")[0] in (f"s{i}", f"l{i}")}
-        assert own - set(one.negative_ids) <= one.excluded_ids, (
-            "nor through another row of the batch"
-        )
-        assert not one.excluded_ids & set(one.negative_ids)
+        # Nor through another row of the batch.
+        assert own - set(drawn_row.negative_ids) <= drawn_row.excluded_ids
+        assert not drawn_row.excluded_ids & set(drawn_row.negative_ids)
 
 
 def test_a_draw_depends_on_the_row_and_the_step_and_not_on_the_batch(world):
@@ -317,22 +287,17 @@ def test_the_schedule_says_the_shares(world):
     sampler(np.arange(len(many)), 0)
     assert sampler.report()["share_graph"] == pytest.approx(0.75, abs=0.05)
     assert sampler.report()["share_latent"] == 0
-    assert mixed(world, mix=(1.0, 0, 0, 0)).draw(ALL, 0)[1].max() == 0, (
-        "a share of 0 is never drawn"
-    )
+    # A share of 0 is never drawn.
+    assert mixed(world, mix=(1.0, 0, 0, 0)).draw(ALL, 0)[1].max() == 0
 
 
-def test_hard_rows_weigh_more(world):
-    assert {row.query_weight for row in mixed(world, shares=(1, 0, 0, 0), boost=0.5)(ALL, 0)} == {
-        1.0
-    }
-    assert {
-        row.query_weight for row in mixed(world, shares=(0, 1, 0, 0), boost=0.5, count=2)(ALL, 0)
-    } == {1.5}
-    assert {
-        row.query_weight
-        for row in mixed(world, shares=(0, 1, 0, 0), boost=0.5, count=4)(ALL[2:], 0)
-    } == {1.25}
+@pytest.mark.parametrize(
+    ("shares", "count", "weight"),
+    [((1, 0, 0, 0), 4, 1.0), ((0, 1, 0, 0), 2, 1.5), ((0, 1, 0, 0), 4, 1.25)],
+)
+def test_hard_rows_weigh_more(world, shares, count, weight):
+    rows = mixed(world, shares=shares, boost=0.5, count=count)(ALL[2:], 0)
+    assert {row.query_weight for row in rows} == {weight}
 
 
 def test_a_positive_that_is_not_in_the_corpus_is_named(world):
@@ -346,21 +311,13 @@ def test_the_loop_of_the_docs_comes_to_the_final_shares(world):
     )
 
     def encode(texts):
-        made = np.stack(
-            [np.random.default_rng(list(text.encode())).normal(size=8) for text in texts]
-        )
-        return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
+        seeds = [list(text.encode()) for text in texts]
+        vectors = np.stack([np.random.default_rng(seed).normal(size=8) for seed in seeds])
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
-    names = {
-        "np": np,
-        "rows": world.rows,
-        "stock": world.stock,
-        "encode": encode,
-        "MixedSources": MixedSources,
-        "LinearOptions": LinearOptions,
-        "build_curriculum": build_curriculum,
-        "DNHSampler": DNHSampler,
-    }
+    classes = (MixedSources, LinearOptions, DNHSampler)
+    names = {one.__name__: one for one in classes} | {"build_curriculum": build_curriculum}
+    names |= {"np": np, "rows": world.rows, "stock": world.stock, "encode": encode}
     exec(snippet, names)
     report = names["sampler"].report()
     assert names["curriculum"].state.mix == (0, 0.6, 0.4, 0)
@@ -369,46 +326,26 @@ def test_the_loop_of_the_docs_comes_to_the_final_shares(world):
 
 
 WORDS = [f"w{i}" for i in range(60)]
-SOURCES = {"mixed": {"random": 0.2, "graph": 0.4, "latent": 0.4, "refresh": 2}}
 TRIGGERED = {"triggered": {"advance": 0.9, "retreat": 0.95}}
 
 
 @pytest.fixture
 def fit(world, word_encoder):
+    columns = ["query_id", "query", "positive_id", "positive"]
+    table = pd.DataFrame([[getattr(row, name) for name in columns] for row in world.rows])
+    table = table.set_axis(columns, axis=1).assign(query_weight=1.0)
+    for name in ("negative_ids", "negatives", "weights"):
+        table[name] = [[]] * len(table)
+    table["positive_ids"] = [[name] for name in table.positive_id]
+    usual = {"epochs": 6, "batch_size": 4, "negatives": 3, "learning_rate": 0.05}
+    usual |= {"sources": {"mixed": {"random": 0.2, "graph": 0.4, "latent": 0.4, "refresh": 2}}}
+
     def run(plan=None, kill_at=0, **changes):
-        rows = pd.DataFrame(
-            {
-                "query_id": row.query_id,
-                "query": row.query,
-                "positive_id": row.positive_id,
-                "positive": row.positive,
-                "negative_ids": [],
-                "negatives": [],
-                "weights": [],
-                "query_weight": 1.0,
-                "positive_ids": [row.positive_id],
-            }
-            for row in world.rows
-        )
-        options = {
-            "epochs": 6,
-            "batch_size": 4,
-            "negatives": 3,
-            "learning_rate": 0.05,
-            "sources": SOURCES,
-            **changes,
-        }
         encoder = word_encoder(WORDS)
         stop_at(encoder[0], kill_at)
-        return train(
-            rows,
-            encoder=encoder,
-            options=TrainingOptions(**options),
-            output=None,
-            seed=1,
-            checkpoints=plan,
-            stock=world.stock,
-        )
+        options = TrainingOptions(**usual | changes)
+        data = {"output": None, "seed": 1, "checkpoints": plan, "stock": world.stock}
+        return train(table, encoder=encoder, options=options, **data)
 
     return run
 
@@ -420,10 +357,7 @@ def test_triggered_goes_by_the_violations_of_the_log(fit):
     assert log.stage.tolist() == [1] * 3 + [2] * 3 + [3] * 12 and "low" not in log
     assert (log.share_random[:3] == 1).all() and (log.share_graph[3:] > 0).any()
     assert (log.share_latent[:6] == 0).all() and (log.share_latent[6:] > 0).any()
-    assert [(change["step"], change["origin"], change["target"]) for change in changes] == [
-        (3, 1, 2),
-        (6, 2, 3),
-    ]
+    assert [list(change.values())[:3] for change in changes] == [[3, 1, 2], [6, 2, 3]]
     assert all("are below 0.9" in change["why"] for change in changes)
 
 
@@ -445,15 +379,13 @@ def test_all_sources_are_used_and_a_killed_training_goes_on_as_if_undisturbed(
     assert (shares.sum(axis=1) - 1).abs().max() < 1e-9 and (shares.tail(10).mean() > 0).all()
     assert expected.log.loss.tail(3).mean() < expected.log.loss.head(3).mean()
     assert len(expected.neighbours) and expected.neighbours.step.is_monotonic_increasing
-    assert expected.drawn.groupby("query_id")["count"].sum().eq(6 * 3).all(), (
-        "three in each of six epochs"
-    )
+    # Three in each of six epochs.
+    assert expected.drawn.groupby("query_id")["count"].sum().eq(6 * 3).all()
     with pytest.raises(Killed):
         fit(CheckpointPlan(tmp_path), kill_at=10, **options)
     resumed = fit(CheckpointPlan(tmp_path), **options)
     assert resumed.summary["resumed_from_step"] == 9
     for table in ("neighbours", "log", "drawn"):
-        pd.testing.assert_frame_equal(
-            getattr(resumed, table), getattr(expected, table), check_exact=True
-        )
+        tables = getattr(resumed, table), getattr(expected, table)
+        pd.testing.assert_frame_equal(*tables, check_exact=True)
     assert torch.equal(resumed.model[0].embedding.weight, expected.model[0].embedding.weight)

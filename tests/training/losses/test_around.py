@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.mined import row
 from tests.reports import class_of
 from torch import Tensor
 
@@ -48,18 +49,16 @@ class Told(torch.nn.Module):
 
 
 def adaptive(t: torch.nn.Module | None = None, given=NONE, **changes) -> HardnessAdaptive:
-    loss = HardnessAdaptive(
-        WeightedInfoNCE(t or Temperature(T)), HansOptions(**(given | changes)), 8
-    )
+    options = HansOptions(**(given | changes))
+    loss = HardnessAdaptive(WeightedInfoNCE(t or Temperature(T)), options, 8)
     loss.predictor = Told()
-    loss.register_forward_pre_hook(
-        lambda module, args: setattr(module.predictor, "hardness", args[3].hardness)
-    )
+    tell = lambda module, args: setattr(module.predictor, "hardness", args[3].hardness)  # noqa: E731
+    loss.register_forward_pre_hook(tell)
     return loss
 
 
 def by_hand(
-    positive: float, negative: float, t: float, margin: float = 0.0, weight: float = 1.0
+    positive: float, negative: float, t: float = T, margin: float = 0.0, weight: float = 1.0
 ) -> float:
     """InfoNCE of three equal negatives with a margin subtracted from the positive's logit."""
     own = positive / t - margin
@@ -67,44 +66,31 @@ def by_hand(
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("name", "low", "high", "direction", "expected", "more"),
     [
+        ("weight", 0.5, 1.5, "rising", lambda h: {"weight": 0.5 + h}, {}),
+        ("weight", 0.5, 1.5, "falling", lambda h: {"weight": 1.5 - h}, {}),
+        ("temperature", 0.5, 1, "falling", lambda h: {"t": T * (1 - h / 2)}, {}),
+        ("temperature", 0.5, 1, "rising", lambda h: {"t": T * (0.5 + h / 2)}, {}),
+        ("margin", 0.1, 0.5, "rising", lambda h: {"margin": 0.1 + 0.4 * h}, {}),
+        ("margin", 0.1, 0.5, "falling", lambda h: {"margin": 0.5 - 0.4 * h}, {}),
         (
-            {"weight": Adaptation(low=0.5, high=1.5, direction="rising")},
-            lambda h: {"weight": 0.5 + h},
-        ),
-        (
-            {"weight": Adaptation(low=0.5, high=1.5, direction="falling")},
-            lambda h: {"weight": 1.5 - h},
-        ),
-        (
-            {"temperature": Adaptation(low=0.5, high=1, direction="falling")},
-            lambda h: {"t": T * (1 - h / 2)},
-        ),
-        (
-            {"temperature": Adaptation(low=0.5, high=1, direction="rising")},
-            lambda h: {"t": T * (0.5 + h / 2)},
-        ),
-        (
-            {"margin": Adaptation(low=0.1, high=0.5, direction="rising")},
-            lambda h: {"margin": 0.1 + 0.4 * h},
-        ),
-        (
-            {"margin": Adaptation(low=0.1, high=0.5, direction="falling")},
-            lambda h: {"margin": 0.5 - 0.4 * h},
-        ),
-        (
-            {"margin": Adaptation(low=0.1, high=0.5, direction="falling"), "margin_is": "added"},
-            lambda h: {"margin": -(0.5 - 0.4 * h)},
+            "margin",
+            0.1,
+            0.5,
+            "falling",
+            lambda h: {"margin": 0.4 * h - 0.5},
+            {"margin_is": "added"},
         ),
     ],
 )
-def test_each_adaptation_is_linear_in_hardness_in_its_direction(change, expected):
+def test_each_adaptation_is_linear_in_hardness_in_its_direction(
+    name, low, high, direction, expected, more
+):
     hardness = [0.0, 0.25, 1.0]
+    change = {name: Adaptation(low=low, high=high, direction=direction)} | more
     found = adaptive(**change)(*numbers(3), facts(hardness)).tolist()
-    assert found == pytest.approx(
-        [by_hand(0.5, 0.45, **({"t": T} | expected(h))) for h in hardness], rel=1e-5
-    )
+    assert found == pytest.approx([by_hand(0.5, 0.45, **expected(h)) for h in hardness], rel=1e-5)
 
 
 def test_as_published_the_temperature_is_the_number_itself_and_the_margin_stands_on_the_similarity():
@@ -123,12 +109,9 @@ def test_as_published_the_temperature_is_the_number_itself_and_the_margin_stands
 
 @pytest.mark.parametrize("detached", [True, False])
 def test_the_predictor_learns_the_heuristic_and_moves_the_embedding_only_if_it_may(detached):
-    loss, about = (
-        HardnessAdaptive(
-            WeightedInfoNCE(Temperature(T)), HansOptions(**NONE, detached=detached), 8
-        ),
-        facts([0.2, 0.9]),
-    )
+    options = HansOptions(**NONE, detached=detached)
+    loss = HardnessAdaptive(WeightedInfoNCE(Temperature(T)), options, 8)
+    about = facts([0.2, 0.9])
     result = loss(*numbers(), about)
     predicted = loss.predictor(about.query)
     expected = WeightedInfoNCE(Temperature(T))(*numbers()) + 0.1 * (predicted - about.hardness) ** 2
@@ -167,34 +150,18 @@ def options(form: str = "score") -> TrainingOptions:
 
 def rows(form: str = "score", count: int = 6) -> list[Row]:
     rng = np.random.default_rng(0)
+    by_score = form == "score"
     made = []
     for number in range(count):
-        names = tuple(f"{number}:{place}" for place in range(WIDTH - number % 2))
-        scores = (
-            rng.uniform(0, 1, len(names))
-            if form == "score"
-            else rng.permutation(40)[: len(names)] + 1.0
-        )
-        own = rng.uniform(0.4, 0.8) if form == "score" else float(rng.integers(1, 12))
-        column = "dense" if form == "score" else "dense_rank"
-        weights = tuple(0.0 if place == 2 else 1.0 for place in range(len(names)))
-        made.append(
-            Row(
-                f"q{number}",
-                "what",
-                f"d{number}",
-                f"answer {number}",
-                names,
-                names,
-                weights,
-                1.0,
-                frozenset({f"d{number}"}),
-                judged={
-                    column: (own, tuple(map(float, scores))),
-                    "cross": (1.0, (0.0,) * len(names)),
-                },
-            )
-        )
+        names = [f"{number}:{place}" for place in range(WIDTH - number % 2)]
+        size = len(names)
+        scores = rng.uniform(0, 1, size) if by_score else rng.permutation(40)[:size] + 1.0
+        own = rng.uniform(0.4, 0.8) if by_score else float(rng.integers(1, 12))
+        judged = {"dense" if by_score else "dense_rank": (own, tuple(map(float, scores)))}
+        judged["cross"] = (1.0, (0.0,) * size)
+        weights = tuple(0.0 if place == 2 else 1.0 for place in range(size))
+        name = {"query_id": f"q{number}", "weights": weights, "judged": judged}
+        made.append(row("what", f"answer {number}", names, **name))
     return made
 
 
@@ -216,37 +183,28 @@ def energy(row: Row, form: str, a: float, b: float, variance: float) -> np.ndarr
 @pytest.mark.parametrize("form", ["score", "rank"])
 def test_a_step_has_the_gumbel_top_of_the_chances(form: str) -> None:
     loss, sampler, data = made(form)
-    gaps = (
-        [score - row.judged["dense"][0] for row in data for score in row.judged["dense"][1]]
-        if form == "score"
-        else []
-    )
-    a, b, variance = 0.5, 0.0, np.var(gaps) if gaps else 1.0
-    if form == "rank":
-        a, b = np.log1p(np.exp([1.0, 1.5]))
-    assert loss.report()["simans_a"] == pytest.approx(a) and loss.report()[
-        "simans_b"
-    ] == pytest.approx(b)
+    if form == "score":
+        judged = [row.judged["dense"] for row in data]
+        a, b, variance = 0.5, 0.0, np.var([s - own for own, scores in judged for s in scores])
+    else:
+        (a, b), variance = np.log1p(np.exp([1.0, 1.5])), 1.0
+    report = loss.report()
+    assert (report["simans_a"], report["simans_b"]) == (pytest.approx(a), pytest.approx(b))
     chosen = np.array([4, 0, 3])
     for step in (0, 7):
         drawn = sampler(chosen, step)
         for number, found in zip(chosen, drawn, strict=True):
             row = data[number]
-            keys = seeds.uniform(
-                SEED,
-                f"training/simans/{step}",
-                [f"{row.query_id}\x1f{row.positive_id}"],
-                np.arange(WIDTH, dtype=np.int32)[None, :],
-            )[0]
+            key = f"{row.query_id}\x1f{row.positive_id}"
+            slots = np.arange(WIDTH, dtype=np.int32)[None, :]
+            keys = seeds.uniform(SEED, f"training/simans/{step}", [key], slots)[0]
             gumbel = -np.log(-np.log(keys[: len(row.negatives)]))
             keys = energy(row, form, a, b, variance) + gumbel
             keys[2] = -np.inf  # weighs nothing
             best = np.argsort(-keys)[:COUNT]
             assert found.negatives == tuple(row.negatives[place] for place in best)
-            assert found.judged[SLOT][1] == tuple(map(float, best)) and set(found.judged) == {
-                "cross",
-                SLOT,
-            }
+            assert found.judged[SLOT][1] == tuple(map(float, best))
+            assert set(found.judged) == {"cross", SLOT}
 
 
 def test_by_rank_its_start_and_its_chances_are_those_of_the_report() -> None:
@@ -272,37 +230,27 @@ def test_the_loss_is_that_of_the_draw_and_its_gradient_goes_through_the_softmax(
     torch.testing.assert_close(value, loss.loss(*block))
     value.sum().backward()
 
-    def soft() -> list[list[float]]:
+    slots = torch.tensor([row.judged[SLOT][1] for row in drawn]).long()
+
+    def soft() -> Tensor:
         sampler(chosen, 3)
         assert loss.relaxed is not None
-        return [
-            [loss.relaxed[i, int(slot)].item() for slot in row.judged[SLOT][1]]
-            for i, row in enumerate(drawn)
-        ]
+        return loss.relaxed.detach().gather(1, slots)
 
     # ∂ log(1 + Σ wᵢ exp((sᵢ - s⁺)/t)) / ∂wᵢ at w = 1, times how the softmax changes with a and b.
-    share = [
-        [
-            math.exp((similarity[i, column] - positive[i]).item() / 0.5)
-            for column in layout.negatives[i]
-        ]
-        for i in range(len(drawn))
-    ]
-    for name, parameter in (("a", loss.drawing.free_a), ("b", loss.drawing.free_b)):
+    near = similarity.gather(1, torch.from_numpy(layout.negatives))
+    share = ((near - positive[:, None]) / 0.5).exp()
+    share = share / (1 + share.sum(dim=1, keepdim=True))
+    for parameter in (loss.drawing.free_a, loss.drawing.free_b):
         with torch.no_grad():
             parameter.add_(1e-3)
             up = soft()
             parameter.sub_(2e-3)
             down = soft()
             parameter.add_(1e-3)
-        expected = sum(
-            s / (1 + sum(share[i])) * (up[i][n] - down[i][n]) / 2e-3
-            for i in range(len(drawn))
-            for n, s in enumerate(share[i])
-        )
-        assert parameter.grad is not None and parameter.grad.item() == pytest.approx(
-            expected, rel=0.02, abs=1e-3
-        ), name
+        expected = (share * (up - down) / 2e-3).sum().item()
+        assert parameter.grad is not None
+        assert parameter.grad.item() == pytest.approx(expected, rel=0.02, abs=1e-3)
 
 
 @pytest.mark.parametrize(
