@@ -15,6 +15,7 @@ from sentence_transformers.sentence_transformer.modules import (
     StaticEmbedding,
     Transformer,
 )
+from tests.mined import mined
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -25,7 +26,6 @@ from anmi.training.options import TrainingOptions
 from anmi.training.trainer import TrainingResult, train
 
 ROWS, EPOCHS, BATCH = 22, 3, 4
-STEPS_PER_EPOCH = 6
 STATIC = {
     "learning_rate": 0.05,
     "temperature": "learnable",
@@ -56,45 +56,20 @@ def static(dimensions: int = 8) -> SentenceTransformer:
 
 def bert(folder: Path) -> SentenceTransformer:
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=62,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-    )
-    BertModel(config).save_pretrained(folder)
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer(), pad_token="[PAD]", unk_token="[UNK]"
-    ).save_pretrained(folder)
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    BertModel(BertConfig(vocab_size=62, intermediate_size=32, **size)).save_pretrained(folder)
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer(), **special).save_pretrained(folder)
     network = Transformer(str(folder))
-    return SentenceTransformer(
-        modules=[network, Pooling(network.get_embedding_dimension())], device="cpu"
-    )
+    pooling = Pooling(network.get_embedding_dimension())
+    return SentenceTransformer(modules=[network, pooling], device="cpu")
 
 
 def table(**changes: Any) -> pd.DataFrame:
     """Every query has one positive and six negatives, of which a step takes two."""
-
-    def document(i: int) -> str:
-        return f"w{i % ROWS + 30} w{i % ROWS + 8}"
-
-    rows = [
-        {
-            "query_id": f"q{i}",
-            "query": f"w{i} w{i + 1}",
-            "positive_id": f"d{i}",
-            "positive": document(i),
-            "negative_ids": [f"d{(i + j) % ROWS}" for j in range(1, 7)],
-            "negatives": [document(i + j) for j in range(1, 7)],
-            "weights": [1.0] * 6,
-            "query_weight": 1.0,
-            "positive_ids": [f"d{i}"],
-            **changes,
-        }
-        for i in range(ROWS)
-    ]
-    return pd.DataFrame(rows)
+    documents = [f"w{i + 30} w{i + 8}" for i in range(ROWS)]
+    rows = mined([f"w{i} w{i + 1}" for i in range(ROWS)], documents, 6)
+    return rows.assign(**changes)
 
 
 def fit(
@@ -106,17 +81,11 @@ def fit(
     **changes: Any,
 ) -> TrainingResult:
     # A checkpoint after every step.
-    options = {
-        "epochs": EPOCHS,
-        "batch_size": BATCH,
-        "negatives": 2,
-        "checkpoint_minutes": 1e-9,
-        **changes,
-    }
+    usual = {"epochs": EPOCHS, "batch_size": BATCH, "negatives": 2, "checkpoint_minutes": 1e-9}
     return train(
         table() if rows is None else rows,
         encoder=encoder,
-        options=TrainingOptions(**options),
+        options=TrainingOptions(**usual | changes),
         output=None,
         evaluate_dev=evaluate_dev,
         seed=seed,
@@ -126,10 +95,8 @@ def fit(
 
 def nearness(encoder: SentenceTransformer) -> Callable[[SentenceTransformer], float]:
     """A metric that only falls from what it was at the start."""
-    start = encoder.encode("w1 w2", normalize_embeddings=True, show_progress_bar=False)
-    return lambda model: float(
-        start @ model.encode("w1 w2", normalize_embeddings=True, show_progress_bar=False)
-    )
+    start = encoder.encode("w1 w2", normalize_embeddings=True)
+    return lambda model: float(start @ model.encode("w1 w2", normalize_embeddings=True))
 
 
 class Killed(BaseException):

@@ -1,10 +1,10 @@
+import operator
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.mined import row
+from tests.mined import mined, row
 
 from anmi.errors import AnmiError
 from anmi.retrieval.sparse.model import inference_free
@@ -33,13 +33,8 @@ def test_in_batch_columns_by_mode():
 
 @pytest.mark.parametrize("mode", ["none", "positives", "all"])
 def test_no_known_positive_is_ever_a_negative(mode):
-    rows = [
-        row(
-            "q1", "a", ["b", "x"], also=["B"]
-        ),  # b is another known positive of q1, mined by mistake
-        row("q2", "b", ["a"]),
-        row("q3", "a", ["y"]),  # shares its positive with q1
-    ]
+    # b is another known positive of q1, mined by mistake; q3 shares its positive with q1.
+    rows = [row("q1", "a", ["b", "x"], also=["B"]), row("q2", "b", ["a"]), row("q3", "a", ["y"])]
     weights, assembly = weights_of(rows, mode)
     assert weights[0].keys() <= {"x", "y"}
     assert "a" not in weights[2]
@@ -52,8 +47,8 @@ def test_positives_of_the_same_query_in_other_rows_are_masked_though_not_listed(
 
 
 def test_a_copy_of_the_positive_under_another_id_is_not_a_negative():
-    copy, mined = row("q2", "a", positive_id="COPY"), row("q3", "c", ["a"], negative_ids=("COPY2",))
-    weights, assembly = weights_of([row("q1", "a"), copy, mined], "all")
+    copy, other = row("q2", "a", positive_id="COPY"), row("q3", "c", ["a"], negative_ids=("COPY2",))
+    weights, assembly = weights_of([row("q1", "a"), copy, other], "all")
     assert weights[0] == {"c": 1.0}
     assert weights[1] == {"c": 1.0}
     assert weights[2] == {"a": 1.0}
@@ -79,18 +74,8 @@ def test_what_mining_found_unsafe_for_a_query_is_no_negative_of_it_in_a_batch(mo
 
 
 def table(**changes) -> pd.DataFrame:
-    values = {
-        "query_id": "q7",
-        "query": "what",
-        "positive_id": "d1",
-        "positive": "that",
-        "query_weight": 1.0,
-        "negative_ids": np.array(["d2", "d3"], dtype=object),
-        "negatives": ["this", "these"],
-        "weights": np.array([1.0, 0.5], dtype=np.float32),
-        "positive_ids": ["d1"],
-    }
-    return pd.DataFrame([{**values, **changes}])
+    values = mined(["what"], ["that", "this", "these"], 2, "q7").iloc[0].to_dict()
+    return pd.DataFrame([values | changes])
 
 
 @pytest.mark.parametrize(
@@ -121,14 +106,11 @@ def test_remembered_tokens_are_those_of_the_encoder(word_encoder, sparse):
     tokenise = Tokeniser(model).features
     for role in ("document", "query", "document"):
         for texts in (TEXTS[:2], TEXTS, TEXTS[::-1]):
-            expected, got = (
-                model.preprocess(texts, **({"task": role} if sparse else {})),
-                tokenise(texts, role),
-            )
+            expected = model.preprocess(texts, **({"task": role} if sparse else {}))
+            got = tokenise(texts, role)
             # Of networks alone, which read several kinds of input.
             expected.pop("modality", None)
             assert got.keys() - {"modality"} == expected.keys()
             for name, value in expected.items():
-                assert (
-                    torch.equal(got[name], value) if torch.is_tensor(value) else got[name] == value
-                )
+                is_same = torch.equal if torch.is_tensor(value) else operator.eq
+                assert is_same(got[name], value)

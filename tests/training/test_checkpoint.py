@@ -9,7 +9,6 @@ import pytest
 import torch
 from filelock import FileLock
 from tests.training import resuming
-from torch import nn
 
 from anmi.errors import AnmiError
 from anmi.training.loop import CheckpointPlan, newest_checkpoint
@@ -53,26 +52,27 @@ def assert_same(result, expected):
 
 def test_killed_while_an_epoch_was_measured(tmp_path):
     """In the second epoch, so its dev metric is lost with it; that of the eighth step is not."""
-    encoder, calls = resuming.bert(tmp_path / "model"), [0]
-    measure = resuming.nearness(encoder)
-    options = resuming.BERT | {"dev_every": 4}
+    calls = [0]
 
-    def evaluate(model):
-        calls[0] += 1
-        if calls[0] == 5:
-            raise resuming.Killed
-        return measure(model)
+    def run(plan, kill_at=0):
+        encoder = resuming.bert(tmp_path / "model")
+        measure = resuming.nearness(encoder)
 
+        def evaluate(model):
+            calls[0] += 1
+            if calls[0] == kill_at:
+                raise resuming.Killed
+            return measure(model)
+
+        return resuming.fit(encoder, plan, evaluate, **resuming.BERT, dev_every=4)
+
+    plan = CheckpointPlan(tmp_path / "bert")
     with pytest.raises(resuming.Killed):
-        resuming.fit(encoder, CheckpointPlan(tmp_path / "bert"), evaluate, **options)
+        run(plan, kill_at=5)
     training = next(path for path in (tmp_path / "bert").iterdir() if path.is_dir())
-    encoder = resuming.bert(tmp_path / "model")
-    result = resuming.fit(
-        encoder, CheckpointPlan(tmp_path / "bert"), resuming.nearness(encoder), **options
-    )
+    result = run(plan)
     assert result.summary["resumed_from_step"] == 11
-    encoder = resuming.bert(tmp_path / "model")
-    assert_same(result, resuming.fit(encoder, None, resuming.nearness(encoder), **options))
+    assert_same(result, run(None))
     assert not training.exists()
 
 
@@ -85,23 +85,17 @@ def test_a_checkpoint_that_was_being_written_is_passed_over(left, never_killed):
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("facts", "changes"),
     [
-        {"batch_size": 11},
-        {"seed": 2},
-        {"rows": resuming.table(query_weight=0.5)},
-        {"facts": {"recipe": "anmi"}},
+        ({}, {"batch_size": 11}),
+        ({}, {"seed": 2}),
+        ({}, {"rows": resuming.table(query_weight=0.5)}),
+        ({"recipe": "anmi"}, {}),
     ],
-    ids=lambda changes: next(iter(changes)),
 )
-def test_another_training_finds_nothing(left, changes):
-    facts, changes = (
-        changes.get("facts", {}),
-        {name: value for name, value in changes.items() if name != "facts"},
-    )
-    result = resuming.fit(
-        resuming.static(), CheckpointPlan(left.parent, facts), **resuming.STATIC | changes
-    )
+def test_another_training_finds_nothing(left, facts, changes):
+    plan = CheckpointPlan(left.parent, facts)
+    result = resuming.fit(resuming.static(), plan, **resuming.STATIC | changes)
     assert result.summary["resumed_from_step"] is None
     assert left.exists()
 
@@ -117,36 +111,23 @@ def test_two_processes_do_not_share_the_checkpoints_of_one_training(left, never_
 PLAIN = {"learning_rate": 0.05}
 
 
-class Kink(nn.Module):
-    """Changes no embedding; when ``on``, its gradient is 0 · ∞."""
+def test_nan_gradient_is_named():
+    """From the end of the second epoch on."""
+    encoder, epochs = resuming.static(), [0]
 
-    on = False
-
-    def forward(self, features):
-        if self.on:
+    def add_nothing(module, _, features):
+        if epochs[0] == 2:
             embedding = features["sentence_embedding"]
-            features["sentence_embedding"] = embedding + (embedding * 0).sqrt()
-        return features
-
-
-def kinked(*, after_epoch=None):
-    """An encoder whose gradient fails from the end of an epoch on, and the metric that sees to it."""
-    encoder, epochs, kink = resuming.static(), [0], Kink()
-    encoder.append(kink)
+            # Its gradient is 0 · ∞.
+            return features | {"sentence_embedding": embedding + (embedding * 0).sqrt()}
+        return None
 
     def evaluate(_):
         epochs[0] += 1
-        kink.on = epochs[0] == after_epoch
         return 0.5
 
-    return encoder, evaluate
-
-
-def test_nan_gradient_is_named():
-    encoder, evaluate = kinked(after_epoch=2)
-    with pytest.raises(
-        AnmiError, match=r"gradient became nan in the batch with the queries q\d+, q\d+"
-    ):
+    encoder[2].register_forward_hook(add_nothing)
+    with pytest.raises(AnmiError, match=r"gradient became nan .* queries q\d+, q\d+"):
         resuming.fit(encoder, None, evaluate, **PLAIN)
 
 
@@ -189,17 +170,11 @@ def test_out_of_memory_says_what_to_change():
     encoder = resuming.static()
 
     def fail(*_):
-        raise RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory"
-        )
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     encoder[1].register_forward_hook(fail)
-    with pytest.raises(AnmiError) as caught:
+    with pytest.raises(AnmiError, match="of 22 queries and 22 documents") as caught:
         resuming.fit(encoder, None, batch_size=600, **PLAIN)
     said = str(caught.value)
-    assert (
-        "memory of the machine does not suffice for a batch of 22 queries and 22 documents: "
-        in said
-    )
     assert "lower negatives (now 2), or lower batch_size (now 600)" in said
     assert "max_length" not in said, "a static encoder has none"

@@ -4,24 +4,20 @@ from typing import Any
 
 import pytest
 import torch
+from tests.mined import row
 from torch import Tensor, nn
 from torch.nn import functional
 
 from anmi.retrieval.kinds import quiet
 from anmi.retrieval.model_folder import minilm_folder
 from anmi.retrieval.tokens import Tokeniser
-from anmi.training.batch import Batcher, Guide, Row
+from anmi.training.batch import Batcher, Guide
 from anmi.training.losses.contrastive import WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
 from anmi.training.objective import ContrastiveObjective
 
-TEXTS = [
-    "sparse arrays",
-    "the mean of a column of numbers",
-    "solve a linear system",
-    "a b c d e f g h i j k l",
-    "x",
-]
+TEXTS = ["sparse arrays", "the mean of a column of numbers", "solve a linear system"]
+TEXTS += ["a b c d e f g h i j k l", "x"]
 
 
 @pytest.fixture(scope="module")
@@ -33,20 +29,7 @@ def encoder():
 
 
 def batch(encoder, tokens_per_pass, max_length=None, guide=None):
-    rows = [
-        Row(
-            f"q{i}",
-            text[:9],
-            f"d{i}",
-            text,
-            ("n",),
-            (f"not {text}",),
-            (0.5,),
-            1.0,
-            frozenset({f"d{i}"}),
-        )
-        for i, text in enumerate(TEXTS)
-    ]
+    rows = [row(text[:9], text, [f"not {text}"], weights=(0.5,)) for text in TEXTS]
     return Batcher(Tokeniser(encoder, max_length), "all", tokens_per_pass, guide)(rows)
 
 
@@ -72,9 +55,7 @@ def test_embeddings_are_those_of_encode(encoder):
     objective = ContrastiveObjective(encoder, WeightedInfoNCE(Temperature(0.07)))
     with torch.no_grad():
         got = objective._encode(data["documents"])[: len(TEXTS)]
-    expected = torch.from_numpy(
-        encoder.encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
-    )
+    expected = torch.from_numpy(encoder.encode(TEXTS, normalize_embeddings=True))
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -85,40 +66,27 @@ def test_an_adversary_makes_the_loss_larger_and_leaves_the_positives_alone() -> 
 
     torch.manual_seed(0)
     vectors = functional.normalize(torch.randn(9, 4), dim=1).requires_grad_()
-    groups = [
+    queries, documents = (
         {"groups": [{"input_ids": part}], "place": torch.arange(len(part))}
         for part in (vectors[:3], vectors[3:])
-    ]
-    batch = {
-        "queries": groups[0],
-        "documents": groups[1],
-        "positive": torch.tensor([0, 1, 2]),
-        "judged": {},
-        "weights": 1 - torch.eye(3, 6),
-        "negatives": torch.tensor([[3], [4], [5]]),
-        "query_weight": torch.ones(3),
-        "query_ids": ["a", "b", "c"],
-    }
+    )
+    batch = {"queries": queries, "documents": documents, "positive": torch.arange(3), "judged": {}}
+    batch |= {"weights": 1 - torch.eye(3, 6), "negatives": torch.tensor([[3], [4], [5]])}
+    batch |= {"query_weight": torch.ones(3), "query_ids": ["a", "b", "c"]}
     seen: list[tuple[Tensor, Tensor]] = []
 
     class Spy(nn.Module):
-        def forward(
-            self, positive: Tensor, negatives: Tensor, log_weights: Tensor, facts: Any
-        ) -> Tensor:
+        def forward(self, positive: Tensor, negatives: Tensor, log_weights: Tensor, _: Any) -> Any:
             seen.append((positive.detach(), negatives.detach()))
             return (negatives / 0.1 + log_weights).logsumexp(1) - positive / 0.1
 
     plain = ContrastiveObjective(Given(), Spy())(batch)
     harder = ContrastiveObjective(Given(), Spy(), adversary=0.1)(batch)
-    assert float(harder) > float(plain) + 0.1
+    assert harder.item() > plain.item() + 0.1
     assert torch.equal(seen[-1][0], seen[0][0]), "the positives' similarities are as they were"
     assert torch.equal(seen[-1][1].diagonal(), seen[0][1].diagonal())
     harder.backward()
-    assert (
-        vectors.grad is not None
-        and bool(torch.isfinite(vectors.grad).all())
-        and float(vectors.grad.abs().sum()) > 0
-    )
+    assert vectors.grad is not None and 0 < float(vectors.grad.abs().sum()) < float("inf")
 
 
 @pytest.mark.parametrize("dimensions", [None, [8, 4, 2], [3]])
@@ -136,18 +104,13 @@ def test_dimensions_give_the_loss_of_matryoshka_in_sentence_transformers(
     expected = MultipleNegativesRankingLoss(encoder, scale=1 / 0.2)
     if dimensions:
         expected = MatryoshkaLoss(encoder, expected, dimensions)
-    expected(
-        [encoder.preprocess(list(texts)) for texts in zip(*pairs, strict=True)], torch.zeros(3)
-    ).backward()
+    features = [encoder.preprocess(list(texts)) for texts in zip(*pairs, strict=True)]
+    expected(features, torch.zeros(3)).backward()
     gradient = table.grad.clone()
     table.grad = None
-    rows = [
-        Row(f"q{i}", query, f"d{i}", document, (), (), (), 1.0, frozenset({f"d{i}"}))
-        for i, (query, document) in enumerate(pairs)
-    ]
-    objective = ContrastiveObjective(
-        encoder, WeightedInfoNCE(Temperature(0.2)), dimensions=dimensions
-    )
+    rows = [row(query, document) for query, document in pairs]
+    loss = WeightedInfoNCE(Temperature(0.2))
+    objective = ContrastiveObjective(encoder, loss, dimensions=dimensions)
     objective(Batcher(Tokeniser(encoder, None), "all", 100, None)(rows)).backward()
     assert gradient.abs().sum() > 0
     torch.testing.assert_close(table.grad, gradient)
@@ -160,10 +123,8 @@ def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_
     data = batch(encoder, 1000, guide=Guide(encoder) if by_guide else None)
     seen: list[Tensor] = []
 
-    class Watching(torch.nn.Module):
-        def forward(
-            self, positive: Tensor, similarity: Tensor, log_weights: Tensor, facts: Any
-        ) -> Tensor:
+    class Watching(nn.Module):
+        def forward(self, positive: Tensor, similarity: Tensor, log_weights: Tensor, _: Any) -> Any:
             seen.extend((similarity.detach(), log_weights))
             return positive
 
@@ -179,18 +140,16 @@ def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_
             kept = j != own and (j in mined or not above)
             assert bool(log_weights[i, j].isfinite()) == kept
     known = (data["weights"] > 0).sum()
-    assert objective.measures["left_out"] == pytest.approx(
-        1 - float(log_weights.isfinite().sum() / known)
-    )
+    share = 1 - float(log_weights.isfinite().sum() / known)
+    assert objective.measures["left_out"] == pytest.approx(share)
     assert 0 < objective.measures["left_out"] < 1
 
 
 def test_a_step_reads_nothing_from_the_device(word_encoder: Any) -> None:
     # With a network transformers looks at the mask of each pass.
     words = word_encoder(["a", "b"], dimension=4)
-    objective = ContrastiveObjective(
-        words, WeightedInfoNCE(Temperature(0.07, learnable=True)), margin=0.1, filter_margin=0.1
-    )
+    loss = WeightedInfoNCE(Temperature(0.07, learnable=True))
+    objective = ContrastiveObjective(words, loss, margin=0.1, filter_margin=0.1)
     data = batch(words, None)
     with torch.profiler.profile() as profile:
         objective(data).backward()

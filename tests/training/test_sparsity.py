@@ -39,33 +39,45 @@ def model(word_encoder):
 
 
 def fit(model, weight: float, learning_rate: float = 0.05, **others):
-    options = TrainingOptions(
-        epochs=20,
-        batch_size=10,
-        learning_rate=learning_rate,
-        retriever="sparse",
-        sparsity={"weight": weight, "steps": 10},
-        **others,
-    )
-    return train(rows(), encoder=model, options=options, output=None, seed=1)
+    options = {"epochs": 20, "batch_size": 10, "learning_rate": learning_rate} | others
+    options |= {"retriever": "sparse", "sparsity": {"weight": weight, "steps": 10}}
+    data = {"output": None, "seed": 1}
+    return train(rows(), encoder=model, options=TrainingOptions(**options), **data)
+
+
+def best(model) -> tuple[np.ndarray, np.ndarray]:
+    """The first document of each query, and its score."""
+    documents, scores = search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
+    return documents[:, 0], scores[:, 0]
+
+
+def save_bert(folder: Path, vocabulary: int, layers: int) -> None:
+    torch.manual_seed(0)
+    size = {"hidden_size": 32, "num_hidden_layers": layers, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=vocabulary, intermediate_size=64, **size)
+    BertForMaskedLM(config).save_pretrained(folder)
 
 
 def test_documents_learn_the_terms_that_they_are_asked_by(model):
-    before, _ = search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
+    before, _ = best(model)
     fit(model, 1e-3)
-    found, scores = search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
-    assert (before[:, 0] == np.arange(20)).sum() <= 5
-    assert (found[:, 0] == np.arange(20)).sum() >= 18
+    found, scores = best(model)
+    assert (before == np.arange(20)).sum() <= 5
+    assert (found == np.arange(20)).sum() >= 18
     vectors = sparse_vectors(model, DOCUMENTS, "document").toarray()
     asked = sparse_vectors(model, QUERIES, "query").toarray()
-    np.testing.assert_allclose(scores[:, 0], (asked * vectors[found[:, 0]]).sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(scores, (asked * vectors[found]).sum(axis=1), rtol=1e-5)
 
 
 def test_a_larger_penalty_leaves_fewer_terms(model, word_encoder):
-    before = SparseIndex.build(sparse_vectors(model, DOCUMENTS, "document"), DOCUMENTS).postings.nnz
+    def postings() -> int:
+        return SparseIndex.build(
+            sparse_vectors(model, DOCUMENTS, "document"), DOCUMENTS
+        ).postings.nnz
+
+    before = postings()
     fit(model, 0.3)
-    after = SparseIndex.build(sparse_vectors(model, DOCUMENTS, "document"), DOCUMENTS).postings.nnz
-    assert after < before / 2
+    assert postings() < before / 2
 
 
 @given(st.data(), st.integers(0, 400), st.floats(0, 1), st.integers(1, 300))
@@ -111,14 +123,7 @@ def masked_lm(tmp_path_factory) -> Path:
     (folder / "vocab.txt").write_text(
         "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS])
     )
-    torch.manual_seed(0)
-    size = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    }
-    BertForMaskedLM(BertConfig(vocab_size=65, **size)).save_pretrained(folder)
+    save_bert(folder, 65, layers=2)
     BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     return folder
 
@@ -130,61 +135,41 @@ def test_a_masked_language_model_learns_it_too(masked_lm, tmp_path):
     features = model.preprocess(DOCUMENTS[:2], task="document")
     # The paper's formula: the maximum over tokens of log(1 + relu(logit)), padding left out.
     network = BertForMaskedLM.from_pretrained(masked_lm).eval()
+    inputs, mask = features["input_ids"], features["attention_mask"]
     with torch.no_grad():
-        logits = network(
-            input_ids=features["input_ids"], attention_mask=features["attention_mask"]
-        ).logits
-    expected = torch.log1p(
-        torch.relu(logits.masked_fill(features["attention_mask"][..., None] == 0, -1e9)).amax(dim=1)
-    )
-    np.testing.assert_allclose(
-        sparse_vectors(model, DOCUMENTS[:2], "document").toarray(), expected, rtol=1e-3, atol=1e-3
-    )
-    before, _ = search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
+        logits = network(input_ids=inputs, attention_mask=mask).logits
+    expected = torch.relu(logits.masked_fill(mask[..., None] == 0, -1e9)).amax(dim=1).log1p()
+    vectors = sparse_vectors(model, DOCUMENTS[:2], "document").toarray()
+    np.testing.assert_allclose(vectors, expected, rtol=1e-3, atol=1e-3)
+    before, _ = best(model)
     trained = fit(model, 1e-4, learning_rate=5e-3, precision="float32").model
-    found, _ = search_by(Encoder.of(trained), QUERIES, DOCUMENTS)(3)
-    assert (before[:, 0] == np.arange(20)).sum() <= 5
-    assert (found[:, 0] == np.arange(20)).sum() >= 15
+    found, _ = best(trained)
+    assert (before == np.arange(20)).sum() <= 5
+    assert (found == np.arange(20)).sum() >= 15
     trained.save(str(tmp_path / "model"), create_model_card=False)
-    again, _ = search_by(
-        Encoder.of(load_encoder(str(tmp_path / "model"), tmp_path)), QUERIES, DOCUMENTS
-    )(3)
-    assert (again == found).all()
+    assert (best(load_encoder(str(tmp_path / "model"), tmp_path))[0] == found).all()
 
 
 @pytest.mark.parametrize("size", [70, 60])
 def test_a_head_of_another_size_is_cut_or_refused(masked_lm, tmp_path, size):
-    torch.manual_seed(0)
-    layers = {
-        "hidden_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    }
-    BertForMaskedLM(BertConfig(vocab_size=size, **layers)).save_pretrained(tmp_path)
+    save_bert(tmp_path, size, layers=1)
     BertTokenizer(str(masked_lm / "vocab.txt")).save_pretrained(tmp_path)
     if size < 65:
         with pytest.raises(AnmiError, match="has 65 tokens and its head predicts 60"):
             of_masked_lm(str(tmp_path), DOCUMENTS)
         return
     model = of_masked_lm(str(tmp_path), DOCUMENTS)
-    found, _ = search_by(Encoder.of(model), QUERIES, DOCUMENTS)(3)
+    found, _ = best(model)
     model.save(str(tmp_path / "model"), create_model_card=False)
-    again, _ = search_by(
-        Encoder.of(load_encoder(str(tmp_path / "model"), tmp_path)), QUERIES, DOCUMENTS
-    )(3)
-    assert sparse_vectors(model, DOCUMENTS, "document").shape[1] == 65 and (again == found).all()
+    assert (best(load_encoder(str(tmp_path / "model"), tmp_path))[0] == found).all()
+    assert sparse_vectors(model, DOCUMENTS, "document").shape[1] == 65
 
 
 def test_weights_of_another_tokenizer_are_refused(model, tmp_path):
     model.save(str(tmp_path / "model"), create_model_card=False)
     file = tmp_path / "model" / "query_0_SparseStaticEmbedding" / "model.safetensors"
     save_file({"weight": load_file(file)["weight"][:-5].copy()}, file)
-    for opened in (
-        lambda: load_encoder(str(tmp_path / "model"), tmp_path),
-        lambda: term_table(tmp_path / "model"),
-    ):
-        with pytest.raises(
-            AnmiError, match=r"the tokenizer has \d+ tokens and the table \d+ weights"
-        ):
-            opened()
+    folder = tmp_path / "model"
+    for read in (lambda: load_encoder(str(folder), tmp_path), lambda: term_table(folder)):
+        with pytest.raises(AnmiError, match=r"tokenizer has \d+ tokens and the table \d+ weights"):
+            read()

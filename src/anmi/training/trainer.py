@@ -163,28 +163,26 @@ def train(
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     data = [] if pseudo is not None and rows.empty else _read(rows, options, stock)
     loss.prepare(data)
-    training = _Training(
-        encoder, loss, options, seed, data, stock, pseudo, positives, teacher, guide
-    )
+    setup = _Training(encoder, loss, options, seed, data, stock, pseudo, positives, teacher, guide)
     start_weights = _copied(encoder)
     with kinds.quieter("sentence_transformers", "accelerate", "transformers"), ExitStack() as stack:
         folder = (
             _locked(stack, checkpoints.of(rows, encoder, options, seed)) if checkpoints else None
         )
         scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-")))
-        recorder = training.recorder(evaluate_dev, dev_loss, makes_checkpoints=folder is not None)
+        recorder = setup.recorder(evaluate_dev, dev_loss, makes_checkpoints=folder is not None)
         adapter = options.adapter and Adapter.of(encoder, options.adapter, seed)
-        loop = training.loop(folder or Path(scratch), recorder)
-        if training.steps:
+        loop = setup.loop(folder or Path(scratch), recorder)
+        if setup.steps:
             loop.run(options, folder)
     if adapter:
         adapter.merge()
     log = recorder.log()
     alpha, weight_change = _settle(encoder, start_weights, options.alpha, choose_alpha)
-    unchanged = training.why_unchanged(start_weights, alpha, log, moved=weight_change != 0)
+    unchanged = setup.why_unchanged(start_weights, alpha, log, moved=weight_change != 0)
     # A folder whose weights have several types is saved in float32.
     saved_as = options.save_dtype or (loaded_dtype if hasattr(torch, loaded_dtype) else "float32")
-    summary = training.summary(loop, log, alpha, weight_change, unchanged, saved_as)
+    summary = setup.summary(loop, log, alpha, weight_change, unchanged, saved_as)
     _save(encoder, output, saved_as)
     if adapter and unchanged is None:
         adapter.check_vectors(saved_as)

@@ -21,17 +21,18 @@ WEIGHTED = st.lists(st.tuples(NEAR, st.floats(0.1, 3)), min_size=1, max_size=8)
 
 def of_row(loss, positive, negatives):
     """The loss of a row in double precision; negatives are similarities with their weights."""
-    near, weights = (
-        torch.tensor([[pair[i] for pair in negatives]], dtype=torch.float64) for i in (0, 1)
-    )
-    return loss(torch.tensor([positive], dtype=torch.float64), near, weights.log()).item()
+    near, weights = (exact([[pair[i] for pair in negatives]]) for i in (0, 1))
+    return loss(exact([positive]), near, weights.log()).item()
 
 
-@given(
-    positive=NEAR,
-    negatives=st.lists(st.tuples(NEAR, st.floats(0, 3)), max_size=8),
-    t=st.floats(0.05, 1),
-)
+def exact(values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+PAIRS = st.lists(st.tuples(NEAR, st.floats(0, 3)), max_size=8)
+
+
+@given(positive=NEAR, negatives=PAIRS, t=st.floats(0.05, 1))
 def test_infonce_is_the_formula(positive, negatives, t):
     mine = math.exp(positive / t)
     expected = -math.log(mine / (mine + sum(w * math.exp(s / t) for s, w in negatives)))
@@ -48,9 +49,8 @@ def test_triplet_is_the_formula(positive, negatives, margin):
     total = sum(w * max(0.0, x) for x, (_, w) in zip(short, negatives, strict=True))
     assert got == pytest.approx(total / sum(w for _, w in negatives), rel=1e-9, abs=1e-12)
     share = sum(x > 0 for x in short) / len(short)
-    assert loss.report()["margin_violation_rate"] == pytest.approx(
-        share, abs=1.01 / len(short) if 0 in short else 1e-6
-    )
+    tolerance = 1.01 / len(short) if 0 in short else 1e-6
+    assert loss.report()["margin_violation_rate"] == pytest.approx(share, abs=tolerance)
 
 
 def slow_debiased(positive, negatives, t, tau, form):
@@ -95,16 +95,9 @@ def test_the_report_s_form_at_the_values_of_its_example(expected):
     # what the example does: (7 exp(-g/t) - τ⁺) / (1 - τ⁺) = exp(loss) - 1. Without the outer N the
     # same rows would cost 0.020 and 0.423.
     gap = -0.07 * math.log((0.1 + 0.9 * math.expm1(expected)) / 7)
-    loss = contrastive.DebiasedContrastive(
-        Temperature(0.07).double(), DebiasedOptions(tau_plus=0.1, form="paraphrase")
-    )
-    positive, weights = (
-        torch.tensor([0.8], dtype=torch.float64),
-        torch.zeros(1, 7, dtype=torch.float64),
-    )
-    assert loss(positive, (positive - gap).expand(1, 7), weights).item() == pytest.approx(
-        expected, abs=1e-6
-    )
+    options = DebiasedOptions(tau_plus=0.1, form="paraphrase")
+    loss = contrastive.DebiasedContrastive(Temperature(0.07).double(), options)
+    assert of_row(loss, 0.8, [(0.8 - gap, 1.0)] * 7) == pytest.approx(expected, abs=1e-6)
 
 
 START = 0.05
@@ -145,16 +138,13 @@ def test_with_a_prior_it_stays_below_the_bound(strength):
     assert (gradient > 0).all()
 
 
-@given(
-    start=st.floats(1e-4, 0.9),
-    now=st.floats(1e-4, 0.9),
-    strength=st.floats(0.1, 10),
-    count=st.floats(0.1, 500),
-)
+SHARE = st.floats(1e-4, 0.9)
+
+
+@given(start=SHARE, now=SHARE, strength=st.floats(0.1, 10), count=st.floats(0.1, 500))
 def test_the_prior_is_the_log_density_of_a_beta_distribution(start, now, strength, count):
-    share = contrastive.TauPlus(
-        DebiasedOptions(tau_plus=start, learned=True, prior_strength=strength)
-    ).double()
+    options = DebiasedOptions(tau_plus=start, learned=True, prior_strength=strength)
+    share = contrastive.TauPlus(options).double()
     with torch.no_grad():
         share.logit.fill_(math.log(now / (1 - now)))
 
@@ -163,34 +153,29 @@ def test_the_prior_is_the_log_density_of_a_beta_distribution(start, now, strengt
         # exponents.
         return strength * count * (start * math.log(tau) + (1 - start) * math.log1p(-tau))
 
-    got = share.penalty(torch.tensor([count], dtype=torch.float64)).item()
-    assert got == pytest.approx(
-        log_density(start) - log_density(now), rel=1e-4, abs=1e-4 * strength * count
-    )
+    got = share.penalty(exact([count])).item()
+    expected = log_density(start) - log_density(now)
+    assert got == pytest.approx(expected, rel=1e-4, abs=1e-4 * strength * count)
     assert got >= 0
 
 
 def test_options_choose_it_of_tau_plus():
-    loss = build_loss(
-        TrainingOptions(
-            loss={"debiased": {"tau_plus": 0.2, "learned": True, "prior_strength": 7.0}}
-        )
-    )
+    settings = {"tau_plus": 0.2, "learned": True, "prior_strength": 7.0}
+    loss = build_loss(TrainingOptions(loss={"debiased": settings}))
     assert (loss.tau_plus.learnable, loss.tau_plus.prior_strength) == (True, 7.0)
     with pytest.raises(AnmiError, match="starts at 0"):
-        build_loss(TrainingOptions(loss={"debiased": {"tau_plus": 0.0, "learned": True}}))
+        build_loss(TrainingOptions(loss={"debiased": settings | {"tau_plus": 0.0}}))
     with pytest.raises(ValueError, match="outside"):
         TrainingOptions(loss={"debiased": {"tau_plus": 1.5}})
 
 
 def test_estimates_are_shares_or_refused():
-    rows = pd.DataFrame(
-        {
-            "query_id": ["a", "a", "b"],
-            "positive_ids": [["1", "2"], ["1", "2"], ["3"]],
-            "negative_p_relevant": [[0.9, 0.2], [math.nan], [0.4, 0.6]],
-        }
-    )
+    values = [
+        ("a", ["1", "2"], [0.9, 0.2]),
+        ("a", ["1", "2"], [math.nan]),
+        ("b", ["3"], [0.4, 0.6]),
+    ]
+    rows = pd.DataFrame(values, columns=["query_id", "positive_ids", "negative_p_relevant"])
     assert estimate_tau_plus("labelled", rows, 100) == pytest.approx(0.015)
     assert estimate_tau_plus("judged", rows, 100) == pytest.approx(0.5)
     assert estimate_tau_plus("labelled", rows.iloc[:0], 100) == 0.0

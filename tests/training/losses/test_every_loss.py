@@ -51,9 +51,8 @@ def batch(seed=0, rows=4, negatives=3, dtype=torch.float64):
     query = functional.normalize(uniform(rows, 4) - 0.3, dim=1)
     # Negatives near the queries, so that the floor of the debiased losses is not what is tested.
     positives = functional.normalize(query + 3 * (uniform(rows, 4) - 0.5), dim=1)
-    others = functional.normalize(
-        query[torch.arange(negatives) % rows] + uniform(negatives, 4), dim=1
-    )
+    near = query[torch.arange(negatives) % rows]
+    others = functional.normalize(near + uniform(negatives, 4), dim=1)
     log_weights = torch.full((rows, rows + negatives), -torch.inf, dtype=dtype)
     log_weights[:, rows:] = (0.2 + uniform(rows, negatives)).log()
     judged = torch.full_like(log_weights, torch.nan)
@@ -71,13 +70,11 @@ def batch(seed=0, rows=4, negatives=3, dtype=torch.float64):
 
 
 def apply(loss, query, document, log_weights, facts, nan_at=()):
-    similarity = (query @ document.T).index_fill(
-        1, torch.tensor(nan_at, dtype=torch.int64), torch.nan
-    )
+    nan_columns = torch.tensor(nan_at, dtype=torch.int64)
+    similarity = (query @ document.T).index_fill(1, nan_columns, torch.nan)
     facts = replace(facts, query=query, document=document)
-    return loss(
-        similarity.gather(1, facts.positive_column[:, None])[:, 0], similarity, log_weights, facts
-    )
+    positive = similarity.gather(1, facts.positive_column[:, None])[:, 0]
+    return loss(positive, similarity, log_weights, facts)
 
 
 def values_and_gradients(loss, query, document, log_weights, facts, nan_at=()):
@@ -94,23 +91,16 @@ def test_gradients_are_those_of_finite_differences(name):
     loss = make(name)
     query, document, log_weights, facts = batch(seed=2)
     names = [key for key, _ in loss.named_parameters()]
+    no_negatives = torch.full_like(log_weights[:, : len(query)], -torch.inf)
 
     def of(query, document, weights, *parameters):
-        log_weights = torch.cat(
-            [torch.full_like(similarity_of_positives, -torch.inf), weights], dim=1
-        )
-        with torch.nn.utils.stateless._reparametrize_module(
-            loss, dict(zip(names, parameters, strict=True))
-        ):
+        log_weights = torch.cat([no_negatives, weights], dim=1)
+        values = dict(zip(names, parameters, strict=True))
+        with torch.nn.utils.stateless._reparametrize_module(loss, values):
             return apply(loss, query, document, log_weights, facts)
 
-    similarity_of_positives = log_weights[:, : len(query)]
-    inputs = [
-        query,
-        document,
-        log_weights[:, len(query) :],
-        *(p.detach().clone() for p in loss.parameters()),
-    ]
+    parameters = [p.detach().clone() for p in loss.parameters()]
+    inputs = [query, document, log_weights[:, len(query) :], *parameters]
     assert torch.autograd.gradcheck(of, [x.requires_grad_() for x in inputs])
 
 
@@ -135,16 +125,10 @@ def test_a_negative_of_weight_zero_is_not_there_whatever_stands_in_its_place(nam
 @pytest.mark.parametrize("columns", [0, 3])
 def test_a_row_without_negatives_has_no_loss_and_no_gradient(name, columns):
     query, document, log_weights, facts = batch()
-    document, log_weights = (
-        document[: 4 + columns],
-        torch.full_like(log_weights[:, : 4 + columns], -torch.inf),
-    )
-    facts = replace(
-        facts,
-        judged={
-            key: values[:, : 4 + columns].fill_(torch.nan) for key, values in facts.judged.items()
-        },
-    )
+    size = 4 + columns
+    document, log_weights = document[:size], torch.full_like(log_weights[:, :size], -torch.inf)
+    judged = {key: values[:, :size].fill_(torch.nan) for key, values in facts.judged.items()}
+    facts = replace(facts, judged=judged)
     for tensor in values_and_gradients(make(name), query, document, log_weights, facts):
         assert torch.equal(tensor, torch.zeros_like(tensor))
 
@@ -156,32 +140,22 @@ def test_extreme_similarities_stay_finite_in_float32(name, t):
     # Every query with every positive, and with each subset of the three documents as negatives.
     query, positive = unit.repeat_interleave(3, dim=0), torch.arange(3).repeat(3)
     subsets = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)
-    query, positive, weights = (
-        query.repeat(8, 1),
-        positive.repeat(8),
-        subsets.repeat_interleave(9, dim=0),
-    )
+    query, positive = query.repeat(8, 1), positive.repeat(8)
+    weights = subsets.repeat_interleave(9, dim=0)
     document = torch.cat([unit, unit])
     weights = torch.cat([torch.zeros(72, 3), weights], dim=1)
-    judged = {"p_relevant": (0.0, 1.0), "cross": (-12.0, 12.0), "elo": (0.0, 3000.0)}
-    facts = Facts(
-        positive_column=positive,
-        positive_judged={key: torch.tensor(ends).repeat(36) for key, ends in judged.items()},
-        judged={
-            key: torch.where(weights > 0, torch.tensor([0.0, 0, 0, *ends, ends[0]]), torch.nan)
-            for key, ends in judged.items()
-        },
-        about=positive,
-    )
+    judged, positive_judged = {}, {}
+    for key, ends in {"p_relevant": (0.0, 1), "cross": (-12.0, 12), "elo": (0.0, 3000)}.items():
+        positive_judged[key] = torch.tensor(ends).repeat(36)
+        values = torch.tensor([0.0, 0, 0, *ends, ends[0]])
+        judged[key] = torch.where(weights > 0, values, torch.nan)
+    facts = Facts(None, None, positive, None, positive_judged, judged, positive)
     # The head of the loss of entities reads embeddings of four dimensions.
     query, document = (functional.pad(vectors, (0, 2)) for vectors in (query, document))
-    result = values_and_gradients(
-        make(name, t=t, dtype=torch.float32), query, document, weights.log(), facts
-    )
-    for tensor in result:
-        assert torch.isfinite(tensor).all()
-    assert (result[0] >= 0).all()
-    assert (result[0] > 0).any()
+    loss = make(name, t=t, dtype=torch.float32)
+    result = values_and_gradients(loss, query, document, weights.log(), facts)
+    assert all(torch.isfinite(tensor).all() for tensor in result)
+    assert (result[0] >= 0).all() and (result[0] > 0).any()
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -216,14 +190,9 @@ LOGGED = {
 
 def table() -> pd.DataFrame:
     """Query w_i belongs to the document "w_{i+20} w_{i+40}"; rows have 0 to 2 negatives."""
-    judged = {"positive_elo": 1400.0, "negative_elo": [900.0, 800.0], "positive_p_relevant": 0.95}
-    rows = mined(
-        WORDS[:20],
-        [f"w{i + 20} w{i + 40}" for i in range(20)],
-        2,
-        negative_p_relevant=[0.1, 0.05],
-        **judged,
-    )
+    judged = {"positive_elo": 1400.0, "negative_elo": [900.0, 800.0]}
+    judged |= {"positive_p_relevant": 0.95, "negative_p_relevant": [0.1, 0.05]}
+    rows = mined(WORDS[:20], [f"w{i + 20} w{i + 40}" for i in range(20)], 2, **judged)
     rows["weights"] = [[1.0, 0.5]] * 20
     for name in ("negative_ids", "negatives", "weights", "negative_elo", "negative_p_relevant"):
         rows[name] = [values[: i % 3] for i, values in enumerate(rows[name])]

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -27,12 +28,8 @@ def exact(values):
 
 def block_of(positive, others):
     """One row: the positive's similarity and judgment, and similarity, weight and judgment of each other document."""
-    near, weights = exact([[s for s, _, _ in others]]), exact([[w for _, w, _ in others]])
-    return (
-        (exact([positive[0]]), near, weights.log()),
-        exact([positive[1]]),
-        exact([[told for _, _, told in others]]),
-    )
+    near, weights, told = (exact([[other[i] for other in others]]) for i in range(3))
+    return (exact([positive[0]]), near, weights.log()), exact([positive[1]]), told
 
 
 def facts_of(column, own, others, **more):
@@ -45,10 +42,8 @@ def softmax(values):
 
 
 def slow_kl(similarities, judged, t, label_temperature):
-    labels, model = (
-        softmax([p / label_temperature for p in judged]),
-        softmax([s / t for s in similarities]),
-    )
+    labels = softmax([p / label_temperature for p in judged])
+    model = softmax([s / t for s in similarities])
     return sum(p * math.log(p / q) for p, q in zip(labels, model, strict=True) if p > 0)
 
 
@@ -77,58 +72,50 @@ def test_distillation_is_the_formula(positive, others, t, label_temperature, sha
 
 
 def minmax(values):
-    known = [value for value in values if not math.isnan(value)]
-    return [
-        (value - min(known)) / (max(known) - min(known) + 1e-6) if known else math.nan
-        for value in values
-    ]
+    values = np.array(values)
+    if np.isnan(values).all():
+        return values
+    low, high = np.nanmin(values), np.nanmax(values)
+    return (values - low) / (high - low + 1e-6)
+
+
+def four(values):
+    return st.lists(values, min_size=4, max_size=4)
 
 
 @given(
-    first=st.lists(st.floats(-20, 20) | UNKNOWN, min_size=4, max_size=4),
-    near=st.lists(NEAR, min_size=4, max_size=4),
-    second=st.lists(st.floats(0, 30) | UNKNOWN, min_size=4, max_size=4),
+    first=four(st.floats(-20, 20) | UNKNOWN),
+    near=four(NEAR),
+    second=four(st.floats(0, 30) | UNKNOWN),
 )
 def test_several_judges_are_scaled_in_every_row_and_averaged(first, second, near):
-    loss = Distillation(
-        Temperature(1.0).double(), DistillationOptions(column=["dense", "bm25"], share=1.0)
-    )
+    options = DistillationOptions(column=["dense", "bm25"], share=1.0)
+    loss = Distillation(Temperature(1.0).double(), options)
     both = {"dense": exact(first), "bm25": exact(second)}
-    own, judged = (
-        {name: values[part] for name, values in both.items()}
-        for part in (slice(1), (None, slice(1, None)))
-    )
-    found = loss(
-        exact(near[:1]),
-        exact([near[1:]]),
-        exact([[0.0] * 3]),
-        Facts(positive_judged=own, judged=judged),
-    )
-    means = []
-    for said in zip(minmax(first), minmax(second), strict=True):
-        known = [value for value in said if not math.isnan(value)]
-        means.append(sum(known) / len(known) if known else math.nan)
-    known = [(s, mean) for s, mean in zip(near, means, strict=True) if not math.isnan(mean)]
-    usable = not math.isnan(means[0]) and len(known) > 1
-    expected = (
-        slow_kl(*zip(*known, strict=True), loss.temperature()[0].item(), 1 / 30) if usable else 0.0
-    )
+    own = {name: values[:1] for name, values in both.items()}
+    judged = {name: values[None, 1:] for name, values in both.items()}
+    block = exact(near[:1]), exact([near[1:]]), exact([[0.0] * 3])
+    found = loss(*block, Facts(positive_judged=own, judged=judged))
+    values = np.array([minmax(first), minmax(second)])
+    counts = np.isfinite(values).sum(axis=0)
+    means = np.nansum(values, axis=0) / np.maximum(counts, 1)
+    known = [pair for *pair, count in zip(near, means, counts, strict=True) if count]
+    t = loss.temperature()[0].item()
+    is_usable = counts[0] and len(known) > 1
+    expected = slow_kl(*zip(*known, strict=True), t, 1 / 30) if is_usable else 0.0
     assert found.item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 def test_the_own_positive_counts_once():
     """In a batch it is a column like any other, and judged there, too."""
     loss = Distillation(Temperature(0.2), DistillationOptions(share=1.0))
-    similarity, log_weights = (
-        torch.tensor([[0.3, 0.7, 0.1]]),
-        torch.tensor([[0.0, -torch.inf, 0.0]]),
-    )
+    similarity = torch.tensor([[0.3, 0.7, 0.1]])
+    log_weights = torch.tensor([[0.0, -torch.inf, 0.0]])
     judged, place = torch.tensor([[0.2, 0.9, 0.4]]), torch.tensor([1])
     told = facts_of("p_relevant", judged[:, 1], judged, positive_column=place)
     got = loss(torch.tensor([0.7]), similarity, log_weights, told)
-    assert got.item() == pytest.approx(
-        slow_kl([0.7, 0.3, 0.1], [0.9, 0.2, 0.4], 0.2, 0.1), rel=1e-5
-    )
+    expected = slow_kl([0.7, 0.3, 0.1], [0.9, 0.2, 0.4], 0.2, 0.1)
+    assert got.item() == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +165,8 @@ def test_hybrid_is_the_formula(positive, others, alpha, seed, raw):
     loss = Hybrid(Temperature(0.1), options).double()
     loss.prepare([rated(1500.0, 900.0, 1100.0), rated(1300.0, math.nan, 700.0)])
     block, own, told = block_of(positive, others)
-    known = [
-        (s, elo)
-        for s, elo in [positive, *((s, elo) for s, w, elo in others if w > 0)]
-        if not math.isnan(elo)
-    ]
+    pairs = [positive, *((s, elo) for s, w, elo in others if w > 0)]
+    known = [(s, elo) for s, elo in pairs if not math.isnan(elo)]
     centre, unit = (0, 1) if raw else (1100, math.sqrt(80000))
     errors = [(slow_head(loss, s) - (elo - centre) / unit) ** 2 for s, elo in known]
     infonce = WeightedInfoNCE(loss.temperature)(*block).item()
