@@ -1,4 +1,4 @@
-"""The packaged project: ``python -m anmi --conf-source=conf`` runs pipelines, as Kedro's own template does."""
+"""The packaged project: ``python -m anmi --conf-source=conf`` runs pipelines."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What only fsspec knows, such as a bucket: its file system, its errors in one sentence, and what lies in it.
+"""Files behind fsspec, such as those of a bucket, and their errors in one sentence.
 
 Credentials come from the environment alone, read by the file system's own library (for S3
 ``AWS_ACCESS_KEY_ID`` and the like, ``AWS_ENDPOINT_URL`` for a server of one's own); nothing of this
@@ -44,7 +44,7 @@ def file_system(url: str) -> Any:
 
 
 def names(place: str) -> list[str]:
-    """Return the names of what lies in a folder, by its path or URL, sorted; none where it is not there."""
+    """Return the sorted names in a folder, by its path or URL; none where it is absent."""
     with in_one_sentence(place):
         return listed(*fsspec.core.url_to_fs(place))
 
@@ -85,7 +85,7 @@ def write_text(place: str, text: str) -> None:
 
 
 def remove(place: str) -> None:
-    """Remove a file or folder by its path or URL, so that it is never seen half: it is moved aside first.
+    """Remove a file or folder by its path or URL; it is moved aside first, so never seen half.
 
     In a bucket the mark that a folder is complete goes first.
     """
@@ -98,7 +98,7 @@ def remove(place: str) -> None:
 
 
 def empty(files: Any, target: str) -> None:
-    """Remove a folder, the marks that it is complete first: what is left of it after a crash is never loaded."""
+    """Remove a folder, the marks of completeness first: after a crash it is never loaded."""
     files.invalidate_cache(target)
     for mark in [found for found in files.find(target) if found.endswith(f"/{COMPLETE}")]:
         files.rm_file(mark)
@@ -107,7 +107,7 @@ def empty(files: Any, target: str) -> None:
 
 
 def upload(files: Any, local: Path, target: str, place: str) -> None:
-    """Copy a file or a folder to ``target``, which people read as ``place``; a whole folder is marked as complete.
+    """Copy a file or a folder, which is marked as complete, to ``target``; errors say ``place``.
 
     Empty folders in it are not kept: buckets know none.
     """
@@ -125,7 +125,7 @@ def upload(files: Any, local: Path, target: str, place: str) -> None:
 
 
 def download(files: Any, source: str, local: Path, place: str) -> None:
-    """Copy a file or a folder, which people read as ``place``, to ``local``, which does not exist yet."""
+    """Copy a file or folder to ``local``, which does not exist yet; errors say ``place``."""
     with in_one_sentence(place):
         if not files.isdir(source):
             files.get_file(source, str(local))

@@ -112,11 +112,12 @@ def installed(package: str, what: str, extra: str, otherwise: str = "") -> Any:
 
 
 def shortened(text: str) -> str:
-    """Return a text without the middle of what is too long for a sentence, such as an id of a megabyte.
+    """Return a text without the middle of what is too long for a sentence.
 
     Examples
     --------
-    >>> len(shortened("a" * 1_000_000 + " is no id")), shortened("a" * 1_000_000 + " is no id")[-11:]
+    >>> text = shortened("a" * 1_000_000 + " is no id")
+    >>> len(text), text[-11:]
     (1203, 'aa is no id')
     """
     half = _LONGEST // 2
@@ -146,7 +147,7 @@ def holds_address_secret(text: str) -> bool:
 
     Examples
     --------
-    >>> holds_address_secret("beir:https://me:secret@host"), holds_address_secret("pairs:/data/a.jsonl@100")
+    >>> holds_address_secret("beir:https://me:secret@host"), holds_address_secret("pairs:a.jsonl")
     (True, False)
     """
     return "//" in text and bool(_USER.search(text) or _SIGNED.search(text))
@@ -179,7 +180,7 @@ def each_text(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def is_plain_name(name: str) -> bool:
-    """Tell whether a name can be part of a file's name: letters, digits, ``_``, ``-`` and ``.``, at most 100.
+    """Tell whether a name is safe in a file's: letters, digits, ``_``, ``-``, ``.``, at most 100.
 
     Examples
     --------

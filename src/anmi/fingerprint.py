@@ -1,4 +1,4 @@
-"""Hashes that tell whether something is as it was: of texts, plain values, files and several of them by name.
+"""Hashes of texts, plain values, files and several of them by name.
 
 Stores, checkpoints and manifests on disk hold them, so what is hashed stays as it is, byte for
 byte.
@@ -59,7 +59,7 @@ def hash_value(value: Any, size: int = 16) -> str:
 
 
 def hash_file(path: Path, kind: Kind = "blake2b") -> str:
-    """Return a hash of the contents of a file: 32 hexadecimal digits of BLAKE2b, or 64 of SHA-256."""
+    """Return a hash of a file: 32 hexadecimal digits of BLAKE2b, or 64 of SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: _state(kind)).hexdigest()
 
@@ -68,7 +68,7 @@ _MOST_FOLDERS: Final = 20_000
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Return the files below a folder in order, also those behind links to files and folders, by the names links give.
+    """Return the files below a folder in order, by the names that links give.
 
     What guards, hashes, copies or reads a folder goes by this list, so that none sees what another
     does not. A link back to a folder that it lies in is not followed.

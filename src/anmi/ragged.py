@@ -44,7 +44,7 @@ def lists(values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array:
 
 
 def padded_array(column: pa.ChunkedArray, padding: float, least: int = 0) -> NDArray[Any]:
-    """Return lists as an array [Q, M] with M the longest, but at least ``least``; the rest is padding.
+    """Return lists as a padded array [Q, M], with M the longest, but at least ``least``.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def read_table(
     choose: Callable[[list[str]], list[str] | None] | None = None,
     **options: Any,
 ) -> pa.Table:
-    """Read a Parquet file, or the bytes of one, and compare its pages with the checksums that we write.
+    """Read a Parquet file, or the bytes of one, and verify the checksums of its pages.
 
     Parameters
     ----------

@@ -149,7 +149,7 @@ def cut(
 
 
 def choose(texts: Sequence[str], count: int, seed: int) -> NDArray[np.bool_]:
-    """Choose ``count`` texts by their hash; a larger count contains every smaller one, and of equal texts the first."""
+    """Choose ``count`` texts by their hash, bool [N]; a larger count contains every smaller one."""
     order = np.argsort(position(seed, "subset", texts), kind="stable")
     chosen = np.zeros(len(texts), bool)
     chosen[order[:count]] = True

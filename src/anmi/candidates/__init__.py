@@ -1,4 +1,4 @@
-"""Candidates are the central type: blocks of queries with them, the columns that stages add, and shards of both."""
+"""Blocks of queries with candidates, the columns that stages add, and shards of both."""
 
 from anmi.candidates.block import (
     GRADE,

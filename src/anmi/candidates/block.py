@@ -1,4 +1,4 @@
-"""Candidates are the central type: blocks of queries with them as aligned arrays, the columns that stages add, shards.
+"""Blocks of queries with candidates as aligned arrays, columns of stages, and shards.
 
 Stages add columns; selection sets verdicts and weights. Nothing is removed on the way, so every
 candidate keeps what each judge said of it and the name of the step that decided on it. Shards yield
@@ -193,7 +193,7 @@ class Candidates:
 
     @property
     def excluded_in_batch(self) -> Bools:
-        """True where a candidate may be no negative of its query in a training batch either, [Q, M]."""
+        """True where a candidate may be no negative in a training batch either, [Q, M]."""
         return self._under_rules(lambda rule: rule.in_batch)
 
     def _under_rules(self, wanted: Callable[[Rule], bool]) -> Bools:
@@ -208,7 +208,7 @@ class Candidates:
         kind: Kind = "unwanted",
         in_batch: bool = False,
     ) -> Candidates:
-        """Return a block in which the undecided candidates under ``mask`` [Q, M] carry the verdict ``step``.
+        """Return a block in which undecided candidates under ``mask`` [Q, M] have a verdict.
 
         Where the name stands for another rule already, as with two steps of one kind, a number is
         added to it.
@@ -218,7 +218,7 @@ class Candidates:
         return replace(self, verdict=verdict, legend=legend, rules=rules)
 
     def dropped(self, step: str, mask: Bools, rule: str = "") -> Candidates:
-        """Return a block in which the still kept queries under ``mask`` [Q] carry the verdict ``step``."""
+        """Return a block in which kept queries under ``mask`` [Q] carry the verdict ``step``."""
         legend, code, rules = self._code(step, Rule(rule))
         verdict = np.where(mask & (self.query_verdict == OPEN), np.int16(code), self.query_verdict)
         return replace(self, query_verdict=verdict, legend=legend, rules=rules)
@@ -233,7 +233,7 @@ class Candidates:
         return legend, legend.index(name), self.rules | {name: rule}
 
     def _under(self, legend: tuple[str, ...]) -> Candidates:
-        """Return the block with its verdicts numbered by another legend that holds all of their names."""
+        """Return the block with its verdicts numbered by a legend that holds all their names."""
         if self.legend == legend:
             return self
         code = np.array([legend.index(name) for name in self.legend], np.int16)
@@ -275,7 +275,7 @@ class Candidates:
         return Candidates(**arrays, **measured, legend=legend, rules=rules)
 
     def to_table(self) -> pa.Table:
-        """Return the block as an Arrow table: one row per query, padding trimmed, lists of equal length in a row."""
+        """Return the block as an Arrow table: a row for each query, lists without padding."""
         arrays: dict[str, pa.Array] = {"query_id": pa.array(self.query_ids.tolist(), pa.string())}
         arrays["positives"] = lists(self.positives, self.positives != PADDING)
         arrays |= {name: lists(getattr(self, name), self.filled) for name in _ARRAYS}
@@ -292,7 +292,7 @@ class Candidates:
 
     @staticmethod
     def from_table(table: pa.Table) -> Candidates:
-        """Rebuild a block from :meth:`to_table`; there is a column for the first positive even without rows."""
+        """Rebuild a block from :meth:`to_table`; without rows, too, it has a first positive."""
         metadata = table.schema.metadata
         rules = json.loads(metadata.get(_RULES_KEY, b"{}"))
         arrays: dict[str, Any] = {
@@ -325,7 +325,7 @@ def stacked(parts: Sequence[NDArray[Any]], padding: float = np.nan) -> NDArray[A
 
 
 def each_kind(function: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:
-    """Apply a function to the measurements of each kind (see :data:`PREFIXES`) that blocks or columns have."""
+    """Apply a function to the measurements of each kind, see :data:`PREFIXES`."""
     return {kind: function(*(getattr(each, kind) for each in of)) for kind in PREFIXES.values()}
 
 
@@ -356,7 +356,7 @@ def from_lists(table: pa.Table) -> dict[str, Any]:
 
 _OF_KEY: Final = b"anmi.of"
 Layer: TypeAlias = bytes | Path | pa.Table | Candidates
-"""Candidates or columns of one block: as the bytes of a file, the file, what was read of it, or the block itself."""
+"""Candidates or columns of one block: a file, its bytes or its table, or the block itself."""
 Layers: TypeAlias = tuple[Layer, ...]
 
 
@@ -399,7 +399,7 @@ def block_of(layers: Layers) -> Candidates:
 
 @dataclass(frozen=True)
 class Part:
-    """A file that was written: its name, its queries, and the hash of its bytes (that of :func:`hash_file`)."""
+    """A written file: its name, its queries, and the hash of its bytes, as :func:`hash_file`'s."""
 
     name: str
     rows: int
@@ -431,7 +431,8 @@ class Columns:
     Examples
     --------
     >>> documents = np.array([[3, 1], [2, -1]], np.int32)
-    >>> block = Candidates(np.array(["a", "b"]), documents[:, :1], documents, np.ones((2, 2), np.uint8))
+    >>> source = np.ones((2, 2), np.uint8)
+    >>> block = Candidates(np.array(["a", "b"]), documents[:, :1], documents, source)
     >>> judged = block.with_columns({"cross": np.array([[0.5, 1.0], [0.25, np.nan]])})
     >>> added = Columns.from_table(read_table(Columns.added(block, judged).to_bytes(block)))
     >>> added.onto(block).columns["cross"].tolist()
@@ -445,7 +446,7 @@ class Columns:
 
     @staticmethod
     def added(before: Candidates, after: Candidates) -> Columns:
-        """Return the columns of ``after`` that ``before``, of the same candidates, lacks or has with other values."""
+        """Return the columns of ``after`` that ``before`` lacks or has with other values."""
 
         def new(now: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
             return {name: values for name, values in now.items() if old.get(name) is not values}
@@ -492,7 +493,7 @@ class Columns:
 
 
 def digest_of(block: Candidates) -> str:
-    """Return a hash, 16 hexadecimal digits, of the queries, positives and candidates of a block and of their places."""
+    """Return a hash of queries, positives, candidates and their places: 16 hexadecimal digits."""
     state = hashlib.blake2b(
         "\x1f".join(block.query_ids.tolist()).encode(errors="surrogatepass"), digest_size=8
     )
@@ -514,7 +515,7 @@ def _placed(values: Float32s, held: Bools) -> Float32s:
 
 
 class ColumnShards:
-    """The columns that a stage adds, one part a block; without parts where the stage had nothing to add.
+    """The columns that a stage adds, one part a block; none where it had nothing to add.
 
     Parameters
     ----------
@@ -579,7 +580,7 @@ class CandidateShards:
         return (found if isinstance(found, tuple) else (found,) for found in self._blocks())
 
     def parts(self) -> Iterator[bytes]:
-        """Yield each block as :meth:`Candidates.to_bytes` writes it; what is stored so is not decoded for it."""
+        """Yield each block as :meth:`Candidates.to_bytes` writes it, without decoding files."""
         for layers in self.layers():
             yield as_bytes(layers[0]) if len(layers) == 1 else block_of(layers).to_bytes()
 

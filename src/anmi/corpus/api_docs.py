@@ -59,7 +59,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][\w.]*")
 
 
 class PublicObject(NamedTuple):
-    """A documented class, function or method: its most public name, module, kind, package, docstring in two, names."""
+    """A documented class, function or method, with its docstring in two."""
 
     name: str
     module: str
@@ -186,7 +186,7 @@ def stable(text: str) -> str:
 
 
 def split_docstring(text: str) -> tuple[str, str] | None:
-    r"""Return summary and rest of a docstring, or ``None`` where it does not make a query and a document.
+    r"""Return summary and body of a docstring; ``None`` if it makes no query and document.
 
     The first paragraph must be one sentence of at least 4 words, the rest at least 30 words.
 
@@ -213,7 +213,7 @@ def see_also(rest: str) -> list[str]:
 
     Examples
     --------
-    >>> see_also("See Also\n--------\nmean, var : Others.\n    More of it.\n:func:`numpy.sum`\n\nNotes\n-----\nx")
+    >>> see_also("See Also\n--------\nmean, var : Others.\n    More.\n:func:`numpy.sum`\n\nNotes\n-----\n")
     ['mean', 'var', 'numpy.sum']
     """
     match = _SEE_ALSO.search(rest)
@@ -284,7 +284,7 @@ def _triples(objects: list[PublicObject]) -> list[tuple[str, str, str]]:
 
 
 def _resolve(written: str, item: PublicObject, names: Mapping[str, str]) -> str | None:
-    """Look a name up as Sphinx would: beside the object, then in the enclosing modules, then as it stands."""
+    """Look a name up as Sphinx would: beside the object, in the modules around it, as it is."""
     scope = item.name.split(".")[:-1]
     scopes = [".".join(scope[:length]) for length in range(len(scope), 0, -1)]
     head, _, tail = written.partition(".")

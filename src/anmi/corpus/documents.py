@@ -1,4 +1,4 @@
-"""The module reads documents from files without queries: text, Markdown, HTML and PDF, and the rows of tables."""
+"""The module reads documents from files: text, Markdown, HTML, PDF, and the rows of tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _BLANKS: Final = re.compile(r"\s+")
 _HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _TIGHT: Final = frozenset({"dd", "dt", "li", "option", "tr"})
 _BLOCK_TAGS: Final = """
-address article aside blockquote body caption details dialog div dl fieldset figcaption figure form header hgroup hr
+address article aside blockquote body caption details dialog div dl fieldset figcaption figure form
+header hgroup hr
 html main ol p pre section summary table tbody tfoot thead ul
 """
 _BLOCKS: Final = _HEADINGS | _TIGHT | set(_BLOCK_TAGS.split())
@@ -86,7 +87,7 @@ class _Block(NamedTuple):
 
 
 def decode(data: bytes) -> str:
-    r"""Return the text of a file in UTF-8, with or without a byte-order mark, its lines ended by line feeds.
+    r"""Return the text of a file in UTF-8, its lines ended by line feeds.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def of_markdown(data: bytes) -> PlainText:
 
 
 def of_html(data: bytes) -> PlainText:
-    r"""Return the visible text of an HTML page: no scripts, styles and forms, and neither ``nav`` nor ``footer``.
+    r"""Return the visible text of an HTML page, without scripts, forms, ``nav`` and ``footer``.
 
     The title is that of its head, or else the first heading. The encoding is UTF-8 or what the page
     declares.
@@ -145,7 +146,7 @@ def of_html(data: bytes) -> PlainText:
 
     Examples
     --------
-    >>> of_html(b"<title>Oak</title><h1>Oak</h1><p>A <b>tall</b>\ntree.<script>1</script><h2>Where</h2>Here")
+    >>> of_html(b"<title>Oak</title><h1>Oak</h1><p>A <b>tall</b>\ntree.<h2>Where</h2>Here")
     PlainText(title='Oak', text='A tall tree.\n\nWhere\n\nHere', headings=(('Where', 2),))
     """
     try:
@@ -263,7 +264,7 @@ def _markdown() -> MarkdownIt:
 
 
 def _parsed(source: str) -> Any:
-    """Return the root of a page; None where nothing in it is an element or a text: a comment alone."""
+    """Return the root of a page; None of a page without element or text."""
     from lxml import etree
 
     parser = etree.HTMLParser(
@@ -287,7 +288,7 @@ def _html_blocks(source: str) -> tuple[str, list[_Block]]:
     preformatted = 0
 
     def end_block(tag: str) -> None:
-        """End a block; what a tag began inside another block, such as a list in an item, is of no kind."""
+        """End a block; what precedes a block inside another one is of no kind."""
         text = "".join(parts)
         parts.clear()
         if preformatted:

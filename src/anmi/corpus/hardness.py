@@ -1,4 +1,4 @@
-"""The module estimates how hard a query is from its text alone: long, varied, punctuated, or mixed in language.
+"""The module estimates how hard a query is: long, varied, punctuated, or mixed in language.
 
 The heuristic of HANS: a weighted sum of four parts, each in [0, 1]. It lies in this room because
 training adapts to it and evaluation reports by it.
@@ -39,7 +39,7 @@ _SCRIPTS: Final = {
 
 
 def split_words(text: str) -> list[tuple[str, str]]:
-    """Return the words, runs of letters and digits of one script and single ideographs, each with its script.
+    """Return the words, each with its script: runs of letters and digits, and ideographs.
 
     An apostrophe stays inside its word. Thai and other scripts that write without blanks,
     ideographs aside, give one word for each run. Scripts are called as in Unicode (``LATIN``), that

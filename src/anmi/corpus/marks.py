@@ -1,4 +1,4 @@
-"""The module keeps marks: labels that people give to pairs of query and document, which the next run reads.
+"""The module keeps marks: labels that people give to queries and documents for the next run.
 
 Each collection has a file to which lines are only added: the last mark of a pair counts, earlier
 ones stay visible. Marks count for queries of train and dev, and for questions that people asked on
@@ -75,7 +75,7 @@ _READER: Final = TypeAdapter(Mark)
 
 
 def file_of(marks: str | None, collection: str) -> Path | None:
-    """Return the file of a collection's marks, which need not be there; None where there can be none.
+    """Return the file of a collection's marks, which may be absent; None where there can be none.
 
     Parameters
     ----------
@@ -134,7 +134,8 @@ def current_marks(log: Iterable[Mark]) -> pd.DataFrame:
 
     Examples
     --------
-    >>> current_marks([Mark("q", "d", 1), Mark("q", "e", 0), Mark("q", "d", None)]).document_id.tolist()
+    >>> log = [Mark("q", "d", 1), Mark("q", "e", 0), Mark("q", "d", None)]
+    >>> current_marks(log).document_id.tolist()
     ['e']
     """
     last = {(mark.query_id, mark.document_id): mark for mark in log}
@@ -144,14 +145,14 @@ def current_marks(log: Iterable[Mark]) -> pd.DataFrame:
 
 
 def questions(log: Iterable[Mark]) -> pd.DataFrame:
-    """Return what people asked: ``query_id, text, split``, in the order in which they did; the last split stands."""
+    """Return what people asked, in order: ``query_id, text, split``; the last split stands."""
     last = {mark.query_id: (mark.question, mark.split) for mark in log if mark.question}
     rows = [(name, *asked) for name, asked in last.items()]
     return pd.DataFrame(rows, columns=["query_id", "text", "split"], dtype="str")
 
 
 def question_of(text: str) -> tuple[str, str]:
-    """Return the id and the text of a question that somebody typed; one that is asked in other letters has its id.
+    """Return the id and the text of a typed question; its id ignores case and punctuation.
 
     Examples
     --------
@@ -300,7 +301,7 @@ def _with_questions(
 
 
 def _note(marks: pd.DataFrame, new: pd.DataFrame) -> dict[str, str]:
-    """Say what people marked, and which of it has no effect; nothing where only the collection itself judges."""
+    """Say what people marked, and which marks have no effect; the collection's own do not count."""
     # A mark of a whole document has one row for each passage here.
     marks = marks[marks["at"] != ""].drop_duplicates(["query_id", "marked"])
     if marks.empty:

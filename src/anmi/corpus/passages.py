@@ -1,4 +1,4 @@
-"""The module cuts long documents at headings, paragraphs and sentences into passages, which know their document."""
+"""The module cuts long documents at headings, paragraphs and sentences into passages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _LEAD: Final = 160
 
 
 class Passage(NamedTuple):
-    """Where a passage starts and ends in its document, in characters, and the headings that it stands under."""
+    """Start and end of a passage in its document, in characters, and the headings above it."""
 
     start: int
     end: int
@@ -59,7 +59,7 @@ class Passage(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """What is not cut further: a sentence, a paragraph, or a heading with its level and its name."""
+    """What is not cut further: a sentence, a paragraph, or a heading with level and name."""
 
     start: int
     end: int
@@ -71,7 +71,7 @@ class _Unit(NamedTuple):
 def cut_text(
     text: str, target: int, language: str, headings: Sequence[tuple[str, int]] = ()
 ) -> list[Passage]:
-    r"""Cut a text at headings, then paragraphs, then sentences, into passages of about ``target`` words.
+    r"""Cut a text at headings, paragraphs and sentences into passages of about ``target`` words.
 
     Parameters
     ----------
@@ -92,9 +92,9 @@ def cut_text(
 
     Examples
     --------
-    >>> text = "# Oak\n\nIt is tall. It is old.\n\n## Where\n\nIn the north of the land."
-    >>> [(text[one.start : one.end], one.headings) for one in cut_text(text, 8, "en")]
-    [('# Oak\n\nIt is tall. It is old.', ('Oak',)), ('## Where\n\nIn the north of the land.', ('Oak', 'Where'))]
+    >>> text = "# Oak\n\nTall. It is old.\n\n## Where\n\nIn the north of it."
+    >>> [passage.headings for passage in cut_text(text, 6, "en")]
+    [('Oak',), ('Oak', 'Where')]
     """
     sections: list[list[_Unit]] = []
     for unit in _units(text, target, language, list(headings)):
@@ -161,7 +161,7 @@ def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
 
 
 def _heading(block: str) -> tuple[int, str] | None:
-    """Return level and name of a heading that is marked by # or underlined, as in reStructuredText."""
+    """Return level and name of a heading that is marked by # or underlined."""
     if marked := _MARKDOWN.fullmatch(block):
         return len(marked[1]), marked[2]
     lined = _UNDERLINED.fullmatch(block)
@@ -188,7 +188,7 @@ def _units(
 
 
 def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
-    """Yield a sentence, or parts of one that is longer than a passage: a table, a list, words without full stops."""
+    """Yield a sentence, or parts of one that is longer than a passage, such as a table."""
     pieces = math.ceil(count_words(text[start:end]) / target)
     size = math.ceil((end - start) / max(pieces, 1))
     while start < end:
@@ -297,7 +297,7 @@ def _cuts(found: Collection, long: int, target: int) -> Iterator[tuple[int, list
 def _passages_of(
     corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]], language: str
 ) -> pd.DataFrame:
-    """Return the passages of the long documents, with the columns of the corpus and the ``row`` of their document."""
+    """Return the passages of the long documents, each with the ``row`` of its document."""
     passages = []
     document: Any
     for (row, parts), document in zip(

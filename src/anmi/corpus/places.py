@@ -92,7 +92,7 @@ def likely_kind(place: Path) -> str:
 
 
 def inside(path: Path, folder: Path) -> Path:
-    """Return a file of a folder, which need not exist, unless it is a link that leads out of the folder.
+    """Return a file of a folder, which may be absent; refuse a link that leads out of the folder.
 
     Whoever packed a collection may have put a link to ``~/.aws/credentials`` in it; read as a
     document, that would appear in reports and go to judges. The folder itself may be a link: the
@@ -120,7 +120,7 @@ def _patterns(location: str) -> list[str]:
 
 
 def files_of_pairs(location: str) -> list[tuple[str, float, list[Path]]]:
-    """Return the patterns of a location, each with its cap (infinite without one) and the files it matches.
+    """Return the patterns of a location, each with its cap (or infinity) and its files.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def files_of_pairs(location: str) -> list[tuple[str, float, list[Path]]]:
 
 
 def files_of_docs(location: str) -> list[tuple[str, Path]]:
-    """Return the files that patterns match, each once, with its path below the folder that all patterns share.
+    """Return the files that patterns match, each once, named by the path below the shared folder.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def find_files(pattern: str) -> list[Path]:
 
 
 def root_of(pattern: str) -> Path:
-    """Return the folder in front of a pattern's first wildcard; of a file that is named in full, the one it is in.
+    """Return the folder in front of a pattern's first wildcard, or that of a file named in full.
 
     A name with wildcards of a file or folder that is there is a name.
 

@@ -1,4 +1,4 @@
-"""The module reads rows from JSONL, CSV, TSV, Parquet and Arrow files: texts, and query–document pairs with labels."""
+"""The module reads texts and labelled pairs from JSONL, CSV, TSV, Parquet and Arrow files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _JSON: Final = json.JSONDecoder(parse_constant=lambda _: None)
 
 
 def read_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield number and text of each line of a file, which may be packed; blank ones only where they are asked for.
+    """Yield number and text of each line of a file, which may be packed; ``blank`` ones as well.
 
     A byte-order mark and Windows line ends are accepted.
 
@@ -213,7 +213,7 @@ def _of_tsv(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 class _Record(NamedTuple):
-    """A row of a table: where it stands, its values by column, and what the user calls the columns."""
+    """A row of a table: its place, its values by column, and the user's names of columns."""
 
     path: Path
     line: int
@@ -221,7 +221,7 @@ class _Record(NamedTuple):
     names: Mapping[Column, str]
 
     def columns(self, what: Column, needed: bool = False) -> tuple[str, ...]:
-        """Return the columns that hold something: one, several of negatives, or none where none is needed.
+        """Return the columns of a kind: one, several of negatives, or none unless one is needed.
 
         Raises
         ------
@@ -425,7 +425,7 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
 def read_texts(
     path: Path, kind: str, columns: Mapping[Column, str], rows: Iterable[Row] | None = None
 ) -> pd.DataFrame:
-    """Read documents or queries that have an ``_id`` and a ``text``, maybe a ``title`` and ``metadata``.
+    """Read documents or queries: ``_id`` and ``text``, maybe ``title`` and ``metadata``.
 
     Other columns become metadata.
 
@@ -510,7 +510,7 @@ def read_pairs(location: str, options: Options) -> RawCollection:
 def gather_pairs(
     name: str, rows: Iterable[Pair], options: Options, notes: dict[str, Any]
 ) -> RawCollection:
-    """Make a collection of pairs: equal queries become one with several positives, equal documents one document.
+    """Make a collection of pairs, in which equal queries are one, and so are equal documents.
 
     Raises
     ------

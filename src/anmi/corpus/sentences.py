@@ -1,4 +1,4 @@
-"""The module finds the language of a collection, where sentences start and end, and how many words there are.
+"""The module finds the language of a collection, its sentences and the number of words.
 
 Sentences are found by sentencex (Wikimedia, MIT), which knows the full stops, abbreviations and
 quotation marks of some 300 languages. What it does not know is that line breaks end headings, list
@@ -142,7 +142,7 @@ def count_words(text: str) -> int:
 
 
 def excerpt(text: str, question: str, length: int) -> str:
-    """Return the part of a text, about so many characters long, in which most words of a question stand.
+    """Return the part of a text, of about ``length`` characters, with most words of a question.
 
     Examples
     --------

@@ -213,7 +213,7 @@ class Collection:
 
 
 def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
-    """Return how many rows were set aside for each reason; reasons that differ only in a quoted id are one.
+    """Return how many rows were set aside for each reason, whatever id the reason quotes.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
 
 
 def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> None:
-    """Fail where more than a share of ``total`` is damaged; a single damaged row never fails, unless the share is 0.
+    """Fail where more than a share is damaged, and more than one row unless the share is 0.
 
     Raises
     ------
@@ -282,7 +282,7 @@ class Quarantine:
         return rows[~mask]
 
     def check(self, kind: str, total: int, share: float) -> None:
-        """Fail where more than ``share`` of the rows of a kind are damaged; see :func:`check_share`."""
+        """Fail where more than ``share`` of a kind is damaged; see :func:`check_share`."""
         rows = pd.concat(self._parts)
         damaged = rows[(rows["kind"] == kind) & rows["damage"]]
         check_share(damaged, "queries" if kind == "query" else f"{kind}s", total, share)

@@ -1,4 +1,4 @@
-"""Functions are applied to shards in this process, in others here (joblib), or as tasks on a cluster (Ray)."""
+"""Functions are applied to shards here, in other processes (joblib), or on a cluster (Ray)."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _in_processes(
 
 
 def _begin() -> None:
-    """Keep a worker that maps large arrays: loky would count them as a leak and start another worker in its place."""
+    """Keep a worker that maps large arrays, which loky would count as a leak."""
     from joblib.externals.loky import process_executor
 
     process_executor._USE_PSUTIL = False
@@ -154,7 +154,7 @@ _held: list[Any] = [None, None]
 
 
 def _from_file(path: str, item: Any) -> Any:
-    """Apply the function that lies in a file, whose arrays are mapped from there, in a worker process."""
+    """Apply the function in a file, whose arrays are mapped, in a worker process."""
     import joblib
 
     if _held[0] != path:
@@ -225,7 +225,7 @@ def _connected(address: str) -> Any:
 
 @dataclass(frozen=True)
 class _Part:
-    """Makes the bytes of a block from an item or from layers, or those of the columns that a function adds to it."""
+    """Makes the bytes of a block, or of the columns that a function adds to it."""
 
     function: Made
     of: Literal["item", "block", "columns"] = "item"
@@ -273,7 +273,7 @@ def make_blocks(
     description: str = "",
     total: int | None = None,
 ) -> CandidateShards:
-    """Return shards that the workers of an engine make, one from each item, when they are read or saved.
+    """Return shards that an engine's workers make of the items when they are read or saved.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def add_columns(
     description: str = "",
     total: int | None = None,
 ) -> ColumnShards:
-    """Return the columns that a function adds to each block, made by the workers of an engine when read or saved.
+    """Return the columns that a function adds to each block, made when read or saved.
 
     Parameters are those of :func:`map_blocks`; the function returns the block that it is given with
     columns added.

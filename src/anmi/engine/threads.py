@@ -1,4 +1,4 @@
-"""Arithmetic uses a fixed number of threads, which can change the last bits of a sum; threads may share work."""
+"""Arithmetic uses a fixed number of threads, which can change the last bits of a sum."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def limited(threads: int) -> Iterator[None]:
 def in_order(
     submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int
 ) -> Iterator[Result]:
-    """Yield the result of each item in their order, with ``most`` items under way, which are taken as there is room.
+    """Yield the result of each item in order, with ``under_way`` items running at once.
 
     Examples
     --------

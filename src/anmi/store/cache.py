@@ -1,4 +1,4 @@
-"""The store keeps what was computed for a text, embeddings and judgments, so that it is never computed again.
+"""The store keeps embeddings and judgments of texts, so that none is computed again.
 
 It is a key-value store on LMDB. A key is a prefix that stands for the fingerprint of whatever
 computed the value, and a hash of the text: a changed model misses, a renamed one does not, and what
@@ -176,7 +176,7 @@ class Store(AbstractContextManager["Store"]):
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
-        """Open a transaction that is stored as a whole or, after an error, not at all; one at a time."""
+        """Open a transaction that is stored as a whole or, after an error, not at all."""
         with self._errors(), self._environment.begin(write=True) as transaction:
             yield transaction
 
@@ -216,7 +216,7 @@ class Store(AbstractContextManager["Store"]):
         return len(keys) - sum(len(some) for some, _ in self._found(keys))
 
     def _found(self, keys: Iterable[bytes]) -> Iterator[tuple[dict[bytes, bytes], dict[str, Any]]]:
-        """Yield the values that are there, some thousand at a time, with what is known of their fingerprint."""
+        """Yield stored values, some thousand at a time, with the record of their fingerprint."""
         damaged: list[bytes] = []
         with self._reading() as transaction:
             # In their order, keys that lie together are read together: decisive where the file is
@@ -297,7 +297,7 @@ class Store(AbstractContextManager["Store"]):
         self._note(transaction, prefix, record)
 
     def _record(self, transaction: Any, prefix: bytes) -> dict[str, Any] | None:
-        """Return what is known of a fingerprint: numbers per value, what a number is stored as, when it was used."""
+        """Return the record of a fingerprint: dimension, kind of number, time of the last use."""
         return _unpacked(transaction.get(prefix, b"", db=self._registry))
 
     def _note(self, transaction: Any, prefix: bytes, record: Mapping[str, Any]) -> None:
@@ -413,7 +413,7 @@ class Store(AbstractContextManager["Store"]):
         value: Callable[[Any, str], bytes],
         name: str,
     ) -> tuple[list[bytes | None], Counter[str]]:
-        """Return the answers of a language model, which is asked only what is not stored; store them as they come.
+        """Return the answers of a language model, which is asked only what is not stored.
 
         Parameters
         ----------
@@ -468,7 +468,7 @@ class Store(AbstractContextManager["Store"]):
         return [found.get(key) for key in keys], problems
 
     def prune(self, older_than_days: float) -> tuple[int, int]:
-        """Remove values and folders of models that were last used so many days ago; their room is used again.
+        """Remove values and folders of models that were not used for so many days.
 
         Returns
         -------
