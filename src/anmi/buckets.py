@@ -25,6 +25,9 @@ _PARTS: Final = 4
 # Files at a time. s3fs holds each in memory, up to four parts of 50 MiB of it and files up to twice
 # a part, so that an upload takes some 800 MiB at worst and not 64 GiB.
 _FILES: Final = 4
+_UNREACHABLE: Final = {
+    *("ConnectionError", "ConnectTimeoutError", "HTTPClientError", "TimeoutError", "gaierror")
+}
 # Marks in a bucket a folder of which all is there.
 COMPLETE: Final = "_complete"
 
@@ -100,8 +103,9 @@ def remove(place: str) -> None:
 def empty(files: Any, target: str) -> None:
     """Remove a folder, the marks of completeness first: after a crash it is never loaded."""
     files.invalidate_cache(target)
-    for mark in [found for found in files.find(target) if found.endswith(f"/{COMPLETE}")]:
-        files.rm_file(mark)
+    for path in files.find(target):
+        if path.endswith(f"/{COMPLETE}"):
+            files.rm_file(path)
     if files.exists(target):
         files.rm(target, recursive=True)
 
@@ -152,8 +156,8 @@ def download(files: Any, source: str, local: Path, place: str) -> None:
 def lacks_bucket(error: BaseException) -> bool:
     """Tell whether the bucket itself is not there, rather than something in it."""
     return any(
-        re.search(r"bucket does not exist|NoSuchBucket", f"{type(found)} {found}")
-        for found in causes(error)
+        re.search(r"bucket does not exist|NoSuchBucket", f"{type(cause)} {cause}")
+        for cause in causes(error)
     )
 
 
@@ -173,43 +177,27 @@ def sentence(place: str, error: BaseException) -> str:
 
     Examples
     --------
-    >>> sentence("s3://b/x", PermissionError("Forbidden"))
-    's3://b/x may not be used (Forbidden): check the credentials in the environment (AWS_ACCESS_KEY_ID, \
-AWS_SECRET_ACCESS_KEY) and what they allow'
+    >>> sentence("gs://b/x", PermissionError("Forbidden"))
+    'gs://b/x may not be used (Forbidden): check the credentials in the environment'
     """
-    kinds = {kind.__name__ for found in causes(error) for kind in type(found).__mro__}
-    reason, s3 = first_line(error), place.startswith(("s3:", "s3a:"))
-    keys, endpoint = (
-        (" (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)", " and AWS_ENDPOINT_URL") if s3 else ("", "")
-    )
+    kinds = {kind.__name__ for cause in causes(error) for kind in type(cause).__mro__}
+    reason = first_line(error)
+    is_s3 = place.startswith(("s3:", "s3a:"))
+    keys = " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)" if is_s3 else ""
+    endpoint = " and AWS_ENDPOINT_URL" if is_s3 else ""
+    credentials = f"the credentials in the environment{keys}"
     if lacks_bucket(error):
         return f"{place}: there is no such bucket: create it, or correct ANMI_DATA_ROOT"
-    package = pip_install("s3") if s3 else "install it"
-    for names, said in (
-        ({"ImportError"}, f" needs a package that is not installed ({reason}): {package}"),
-        (
-            {"NoCredentialsError", "PartialCredentialsError"},
-            f" cannot be used without credentials: set them in the environment{keys}",
-        ),
-        (
-            {"PermissionError"},
-            (
-                f" may not be used ({reason}): check the credentials in the environment{keys} and"
-                " what they allow"
-            ),
-        ),
-        ({"FileNotFoundError"}, f" is not there, or not all of it ({reason})"),
-        (
-            {
-                "ConnectionError",
-                "ConnectTimeoutError",
-                "HTTPClientError",
-                "TimeoutError",
-                "gaierror",
-            },
-            f" cannot be reached ({reason}): check the network{endpoint}",
-        ),
-    ):
-        if kinds & names:
-            return place + said
-    return f"{place} cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"
+    problem = f" cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"
+    if "ImportError" in kinds:
+        package = pip_install("s3") if is_s3 else "install it"
+        problem = f" needs a package that is not installed ({reason}): {package}"
+    elif kinds & {"NoCredentialsError", "PartialCredentialsError"}:
+        problem = f" cannot be used without credentials: set {credentials}"
+    elif "PermissionError" in kinds:
+        problem = f" may not be used ({reason}): check {credentials}"
+    elif "FileNotFoundError" in kinds:
+        problem = f" is not there, or not all of it ({reason})"
+    elif kinds & _UNREACHABLE:
+        problem = f" cannot be reached ({reason}): check the network{endpoint}"
+    return place + problem

@@ -77,12 +77,12 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
     --------
     >>> error = ValueError("outer")
     >>> error.__cause__ = KeyError("inner")
-    >>> [type(found).__name__ for found in causes(error)]
+    >>> [type(cause).__name__ for cause in causes(error)]
     ['ValueError', 'KeyError']
     """
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    yielded: set[int] = set()
+    while error is not None and id(error) not in yielded:
+        yielded.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 
@@ -102,12 +102,12 @@ def pip_install(extra: str) -> str:
     return f'pip install "{DISTRIBUTION}[{extra}]"'
 
 
-def installed(package: str, what: str, extra: str, otherwise: str = "") -> Any:
+def installed(package: str, purpose: str, extra: str, otherwise: str = "") -> Any:
     """Import a package; where it is not installed, an error says what needs it and what to do."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        needed = f"{what} needs the package {package}: {pip_install(extra)}"
+        needed = f"{purpose} needs the package {package}: {pip_install(extra)}"
         raise AnmiError(f"{needed}, or {otherwise}" if otherwise else needed) from error
 
 
@@ -161,7 +161,7 @@ def visible(text: str) -> str:
     >>> print(visible("a\x1b[2Jb"))
     a\x1b[2Jb
     """
-    return COMMANDS.sub(lambda found: repr(found[0])[1:-1], text)
+    return COMMANDS.sub(lambda character: repr(character[0])[1:-1], text)
 
 
 def each_text(value: Any, change: Callable[[str], str]) -> Any:
@@ -190,7 +190,7 @@ def is_plain_name(name: str) -> bool:
     return _PLAIN_NAME.fullmatch(name) is not None
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known_names: Iterable[str]) -> str:
     """Return a hint that names the closest known name, for error messages.
 
     Examples
@@ -202,9 +202,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     # Comparing with every id of a large corpus takes minutes; one slip leaves the start and the end
     # as they are.
-    names = sorted(known)
+    names = sorted(known_names)
     likely = heapq.nlargest(
-        _LIKELY, names, lambda one: sum(map(eq, name, one)) + sum(map(eq, name[::-1], one[::-1]))
+        _LIKELY,
+        names,
+        lambda entry: sum(map(eq, name, entry)) + sum(map(eq, name[::-1], entry[::-1])),
     )
     close = difflib.get_close_matches(name, likely, n=3, cutoff=0.5)
     hint = f'did you mean "{close[0]}"? ' if close else ""

@@ -64,7 +64,7 @@ def hash_file(path: Path, kind: Kind = "blake2b") -> str:
         return hashlib.file_digest(file, lambda: _state(kind)).hexdigest()
 
 
-_MOST_FOLDERS: Final = 20_000
+_FOLDER_LIMIT: Final = 20_000
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -87,21 +87,21 @@ def files_in(folder: Path) -> list[Path]:
     >>> [path.name for path in files_in(folder)]
     ['a.txt']
     """
-    found: list[Path] = []
+    files: list[Path] = []
     waiting = [(folder, frozenset({os.path.realpath(folder)}))]
     for count, (place, above) in enumerate(waiting):
-        if count > _MOST_FOLDERS:
+        if count > _FOLDER_LIMIT:
             raise AnmiError(
-                f"{folder} has more than {_MOST_FOLDERS:,} folders; links in it lead to each other:"
+                f"{folder} has more than {_FOLDER_LIMIT:,} folders; links in it lead to each other:"
                 " undo them"
             )
         for entry in os.scandir(place):
             path = place / entry.name
             if entry.is_file():
-                found.append(path)
+                files.append(path)
             elif entry.is_dir() and (real := os.path.realpath(path)) not in above:
                 waiting.append((path, above | {real}))
-    return sorted(found)
+    return sorted(files)
 
 
 def hash_files(files: Iterable[tuple[str, Path]], kind: Kind = "blake2b") -> str:
@@ -120,8 +120,8 @@ def hash_files(files: Iterable[tuple[str, Path]], kind: Kind = "blake2b") -> str
 def hash_named(parts: Iterable[tuple[str, str]], kind: Kind = "blake2b") -> str:
     """Return a hash over hashes each with its name, in the order given."""
     state = _state(kind)
-    for name, found in parts:
-        state.update(name.encode() + b"\0" + bytes.fromhex(found))
+    for name, file_hash in parts:
+        state.update(name.encode() + b"\0" + bytes.fromhex(file_hash))
     return state.hexdigest()
 
 

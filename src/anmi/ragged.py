@@ -43,19 +43,19 @@ def lists(values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[filled]))
 
 
-def padded_array(column: pa.ChunkedArray, padding: float, least: int = 0) -> NDArray[Any]:
-    """Return lists as a padded array [Q, M], with M the longest, but at least ``least``.
+def padded_array(column: pa.ChunkedArray, padding: float, min_width: int = 0) -> NDArray[Any]:
+    """Return lists as a padded array [Q, M], with M the longest, but at least ``min_width``.
 
     Examples
     --------
     >>> padded_array(pa.chunked_array([pa.array([[1, 2], [3]])]), -1).tolist()
     [[1, 2], [3, -1]]
     """
-    found = column.combine_chunks()
-    found = found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
-    lengths = found.value_lengths().to_numpy(zero_copy_only=False)
-    values = found.flatten().to_numpy(zero_copy_only=False)
-    width = int(lengths.max(initial=least))
+    array = column.combine_chunks()
+    array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+    lengths = array.value_lengths().to_numpy(zero_copy_only=False)
+    values = array.flatten().to_numpy(zero_copy_only=False)
+    width = int(lengths.max(initial=min_width))
     result = np.full((len(lengths), width), padding, dtype=values.dtype)
     result[np.arange(width)[None, :] < lengths[:, None]] = values
     return result
@@ -63,7 +63,7 @@ def padded_array(column: pa.ChunkedArray, padding: float, least: int = 0) -> NDA
 
 def read_table(
     source: bytes | Path,
-    choose: Callable[[list[str]], list[str] | None] | None = None,
+    choose: Callable[[list[str]], list[str]] | None = None,
     **options: Any,
 ) -> pa.Table:
     """Read a Parquet file, or the bytes of one, and verify the checksums of its pages.

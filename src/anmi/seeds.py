@@ -93,7 +93,8 @@ def uniform(
         words = np.array([key(seed, step, str(q)) for q in query_ids], dtype=np.uint64).reshape(
             -1, 2
         )
-        k0, k1 = words[:, :1], words[:, 1:]
+        k0 = words[:, :1]
+        k1 = words[:, 1:]
         c0 = documents.astype(np.int64).astype(np.uint64)
         c1, c2, c3 = (np.zeros_like(c0) for _ in range(3))
         for _ in range(10):

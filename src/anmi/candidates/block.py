@@ -173,19 +173,15 @@ class Candidates:
         query_columns: Mapping[str, NDArray[Any]] | None = None,
     ) -> Candidates:
         """Return a block with measurements added (or replaced)."""
-        given = dict(
+        added = dict(
             zip(PREFIXES.values(), (columns, positive_columns, query_columns), strict=True)
         )
-        return replace(
-            self,
-            **{
-                kind: (
-                    getattr(self, kind)
-                    | {name: np.asarray(column, np.float32) for name, column in (new or {}).items()}
-                )
-                for kind, new in given.items()
-            },
-        )
+        measurements = {
+            kind: getattr(self, kind)
+            | {name: np.asarray(column, np.float32) for name, column in (new_columns or {}).items()}
+            for kind, new_columns in added.items()
+        }
+        return replace(self, **measurements)
 
     def of_kind(self, *kinds: Kind) -> Bools:
         """True where a candidate carries a verdict of one of these kinds, [Q, M]."""
@@ -196,8 +192,8 @@ class Candidates:
         """True where a candidate may be no negative in a training batch either, [Q, M]."""
         return self._under_rules(lambda rule: rule.in_batch)
 
-    def _under_rules(self, wanted: Callable[[Rule], bool]) -> Bools:
-        codes = [self.legend.index(name) for name, rule in self.rules.items() if wanted(rule)]
+    def _under_rules(self, condition: Callable[[Rule], bool]) -> Bools:
+        codes = [self.legend.index(name) for name, rule in self.rules.items() if condition(rule)]
         return self.filled & np.isin(self.verdict, codes)
 
     def rejected(
@@ -244,18 +240,18 @@ class Candidates:
     def take(self, rows: NDArray[Any] | slice) -> Candidates:
         """Return the given rows (an index array, a mask or a slice) as a block."""
         arrays: dict[str, Any] = {name: getattr(self, name)[rows] for name in _ALL}
-        taken = each_kind(
+        measured = each_kind(
             lambda columns: {name: column[rows] for name, column in columns.items()}, self
         )
-        return replace(self, **arrays, **taken)
+        return replace(self, **arrays, **measured)
 
     def only(self, names: Collection[str]) -> Candidates:
         """Return the block without other measurements than these."""
-        kept = each_kind(
+        measured = each_kind(
             lambda columns: {name: column for name, column in columns.items() if name in names},
             self,
         )
-        return replace(self, **kept)
+        return replace(self, **measured)
 
     @staticmethod
     def concatenate(blocks: Sequence[Candidates]) -> Candidates:
@@ -269,9 +265,11 @@ class Candidates:
             name: stacked([getattr(block, name) for block in blocks], padding.get(name, 0))
             for name in _ALL
         }
-        measured = each_kind(
-            lambda *of: {name: stacked([each[name] for each in of]) for name in of[0]}, *blocks
-        )
+
+        def stacked_columns(*columns: dict[str, Any]) -> dict[str, Any]:
+            return {name: stacked([part[name] for part in columns]) for name in columns[0]}
+
+        measured = each_kind(stacked_columns, *blocks)
         return Candidates(**arrays, **measured, legend=legend, rules=rules)
 
     def to_table(self) -> pa.Table:
@@ -301,7 +299,7 @@ class Candidates:
         }
         return Candidates(
             query_ids=np.array(table.column("query_id").to_pylist(), dtype=np.str_),
-            positives=padded_array(table.column("positives"), PADDING, least=1),
+            positives=padded_array(table.column("positives"), PADDING, min_width=1),
             query_verdict=table.column("query_verdict").to_numpy(),
             legend=tuple(metadata[_LEGEND_KEY].decode().split("\x1f")),
             rules={name: Rule(*rule) for name, rule in rules.items()},
@@ -324,9 +322,11 @@ def stacked(parts: Sequence[NDArray[Any]], padding: float = np.nan) -> NDArray[A
     return np.concatenate([widened(part, width, padding) for part in parts])
 
 
-def each_kind(function: Callable[..., dict[str, Any]], *of: Any) -> dict[str, Any]:
+def each_kind(function: Callable[..., dict[str, Any]], *blocks: Any) -> dict[str, Any]:
     """Apply a function to the measurements of each kind, see :data:`PREFIXES`."""
-    return {kind: function(*(getattr(each, kind) for each in of)) for kind in PREFIXES.values()}
+    return {
+        kind: function(*(getattr(block, kind) for block in blocks)) for kind in PREFIXES.values()
+    }
 
 
 def to_lists(columns: Any, block: Candidates) -> dict[str, pa.Array]:
@@ -341,17 +341,16 @@ def to_lists(columns: Any, block: Candidates) -> dict[str, pa.Array]:
 
 def from_lists(table: pa.Table) -> dict[str, Any]:
     """Return what :func:`to_lists` stored, by kind."""
-    found: dict[str, Any] = {kind: {} for kind in PREFIXES.values()}
+    measured: dict[str, Any] = {kind: {} for kind in PREFIXES.values()}
     for name in table.column_names:
         if (prefix := name[:2]) in PREFIXES:
             column = table.column(name)
-            values = (
+            measured[PREFIXES[prefix]][name[2:]] = (
                 column.to_numpy()
                 if prefix == "q."
-                else padded_array(column, np.nan, prefix == "p.")
+                else padded_array(column, np.nan, min_width=int(prefix == "p."))
             )
-            found[PREFIXES[prefix]][name[2:]] = values
-    return found
+    return measured
 
 
 _OF_KEY: Final = b"anmi.of"
@@ -462,11 +461,9 @@ class Columns:
             They were made for other candidates.
         """
         if self.of and self.of != digest_of(block):
-            found = next(
-                iter([*self.columns, *self.positive_columns, *self.query_columns]), "a column"
-            )
+            names = [*self.columns, *self.positive_columns, *self.query_columns, "a column"]
             raise AnmiError(
-                f'"{found}" was measured for other candidates than those it was to be joined with: '
+                f'"{names[0]}" was measured for other candidates than those it was to be joined with: '
                 "run the stages of mining again, from the first one that changed"
             )
         return block.with_columns(
@@ -577,7 +574,7 @@ class CandidateShards:
 
     def layers(self) -> Iterator[Layers]:
         """Yield what :func:`block_of` puts each block together from; files are not read for it."""
-        return (found if isinstance(found, tuple) else (found,) for found in self._blocks())
+        return (block if isinstance(block, tuple) else (block,) for block in self._blocks())
 
     def parts(self) -> Iterator[bytes]:
         """Yield each block as :meth:`Candidates.to_bytes` writes it, without decoding files."""

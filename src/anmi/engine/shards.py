@@ -23,7 +23,7 @@ from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, 
 from anmi.engine.threads import VARIABLES, Item, Result, in_order, in_threads, limited
 from anmi.errors import AnmiError, installed
 
-_MOST_WORKERS: Final = 8
+_WORKER_LIMIT: Final = 8
 # Makes a block of whatever it is called with.
 Made = Callable[[Any], Candidates]
 
@@ -50,7 +50,7 @@ class EngineParams(BaseModel):
     @property
     def most_workers(self) -> int:
         """Workers, resolved for this machine."""
-        return self.workers or min(os.cpu_count() or 1, _MOST_WORKERS)
+        return self.workers or min(os.cpu_count() or 1, _WORKER_LIMIT)
 
     @property
     def ray_gpus(self) -> bool:
@@ -192,10 +192,10 @@ def _on_ray(
     # In a list, or Ray would fetch it for each task; without one that this process holds it would
     # be freed.
     sent = [ray.put(function)]
-    most = engine.workers or max(2 * int(room), 2)
+    under_way = engine.workers or max(2 * int(room), 2)
     try:
         yield from in_order(
-            lambda item: task.remote(sent, item, engine.threads).future(), items, most
+            lambda item: task.remote(sent, item, engine.threads).future(), items, under_way
         )
     except ray.exceptions.RayError as error:
         cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
@@ -232,10 +232,10 @@ class _Part:
 
     def __call__(self, item: Any) -> bytes:
         block = item if self.of == "item" else block_of(item)
-        made = self.function(block)
-        return (
-            Columns.added(block, made).to_bytes(block) if self.of == "columns" else made.to_bytes()
-        )
+        result = self.function(block)
+        if self.of == "columns":
+            return Columns.added(block, result).to_bytes(block)
+        return result.to_bytes()
 
     def parts(
         self,

@@ -48,7 +48,7 @@ def limited(threads: int) -> Iterator[None]:
 
 
 def in_order(
-    submit: Callable[[Item], Future[Result]], items: Iterable[Item], most: int
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], under_way: int
 ) -> Iterator[Result]:
     """Yield the result of each item in order, with ``under_way`` items running at once.
 
@@ -62,7 +62,7 @@ def in_order(
     try:
         for item in items:
             running.append(submit(item))
-            if len(running) >= most:
+            if len(running) >= under_way:
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()

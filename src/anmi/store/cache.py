@@ -132,18 +132,14 @@ class Store(AbstractContextManager["Store"]):
             # A killed reader would keep the pages that it read from being used again.
             self._environment.reader_check()
             with self._writing() as transaction:
-                found = transaction.get(b"format")
-                if found is None and transaction.stat()["entries"] == 0:
-                    transaction.put(b"format", found := FORMAT)
-            if found != FORMAT:
-                wrote = (
-                    "by another program"
-                    if found is None
-                    else f"as {found.decode(errors='replace')!r}"
-                )
+                stored_format = transaction.get(b"format")
+                if stored_format is None and transaction.stat()["entries"] == 0:
+                    stored_format = FORMAT
+                    transaction.put(b"format", FORMAT)
+            if stored_format != FORMAT:
                 raise AnmiError(
-                    f"the store in {self.path} was written {wrote} and this version reads"
-                    f" {FORMAT.decode()!r}: delete {file}, {_REFILLED}"
+                    f"the store in {self.path} has the format {stored_format!r} and this version"
+                    f" reads {FORMAT!r}: delete {file}, {_REFILLED}"
                 )
             with self._errors():
                 self._entries = self._environment.open_db(b"entries")
@@ -206,16 +202,16 @@ class Store(AbstractContextManager["Store"]):
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the stored values in the order of ``keys``; None where there is none."""
         values: dict[bytes, bytes | None] = dict.fromkeys(keys)
-        for some, _ in self._found(values):
-            values |= some
+        for stored_values, _ in self._stored(values):
+            values |= stored_values
         return [values[key] for key in keys]
 
     def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
         """Return for how many distinct texts there is no value yet."""
         keys = {*self.keys(fingerprint, texts)}
-        return len(keys) - sum(len(some) for some, _ in self._found(keys))
+        return len(keys) - sum(len(values) for values, _ in self._stored(keys))
 
-    def _found(self, keys: Iterable[bytes]) -> Iterator[tuple[dict[bytes, bytes], dict[str, Any]]]:
+    def _stored(self, keys: Iterable[bytes]) -> Iterator[tuple[dict[bytes, bytes], dict[str, Any]]]:
         """Yield stored values, some thousand at a time, with the record of their fingerprint."""
         damaged: list[bytes] = []
         with self._reading() as transaction:
@@ -223,13 +219,15 @@ class Store(AbstractContextManager["Store"]):
             # not in memory.
             for prefix, group in groupby(sorted(keys), key=lambda key: key[:_PREFIX_SIZE]):
                 record = self._record(transaction, prefix)
-                wanted = list(group)
-                for start in range(0, len(wanted) if record else 0, _READ_AT_ONCE):
-                    assert record is not None
-                    stored = transaction.cursor().getmulti(wanted[start : start + _READ_AT_ONCE])
-                    found, bad = _sound(stored, record)
-                    damaged += bad
-                    yield found, record
+                if record is None:
+                    continue
+                prefix_keys = list(group)
+                for start in range(0, len(prefix_keys), _READ_AT_ONCE):
+                    key_batch = prefix_keys[start : start + _READ_AT_ONCE]
+                    items = transaction.cursor().getmulti(key_batch)
+                    values, damaged_keys = _sound(items, record)
+                    damaged += damaged_keys
+                    yield values, record
         if damaged:
             logger.warning(
                 "%d values in the store %s are damaged: they are computed again",
@@ -244,7 +242,7 @@ class Store(AbstractContextManager["Store"]):
     def write(
         self, keys: Sequence[bytes], values: Sequence[bytes], number: Number = "float32"
     ) -> None:
-        """Store values; all of them or, when interrupted, none. A value that is there already stays.
+        """Store values; all of them or, when interrupted, none. A stored value stays.
 
         Parameters
         ----------
@@ -278,12 +276,10 @@ class Store(AbstractContextManager["Store"]):
             "number": number,
             "dimension": len(items[0][1]) // size,
         }
-        other = next(
-            (len(value) for _, value in items if len(value) != size * record["dimension"]), None
-        )
-        if other is not None:
+        wrong_sizes = {len(value) for _, value in items} - {size * record["dimension"]}
+        if wrong_sizes:
             raise AnmiError(
-                f'"{name or fingerprint}" gave {other // size} numbers for a text and'
+                f'"{name or fingerprint}" gave {min(wrong_sizes) // size} numbers for a text and'
                 f" {record['dimension']} before: whatever changed must be part of its fingerprint;"
                 " nothing of this batch was stored"
             )
@@ -374,13 +370,12 @@ class Store(AbstractContextManager["Store"]):
         absent = dict(first)
         # Values go from the file to the array some at a time: a million of them are never in memory
         # twice.
-        for found, record in self._found(first):
+        for stored_values, record in self._stored(first):
             if values is None:
                 values = np.empty((len(texts), record["dimension"]), np.float32)
-            read = np.frombuffer(b"".join(found.values()), record["number"]).reshape(
-                -1, record["dimension"]
-            )
-            values[[absent.pop(key) for key in found]] = read.astype(number, copy=False)
+            numbers = np.frombuffer(b"".join(stored_values.values()), record["number"])
+            rows = [absent.pop(key) for key in stored_values]
+            values[rows] = numbers.reshape(-1, record["dimension"]).astype(number, copy=False)
         # Longest first: batches of like length waste little padding, and too large a batch fails
         # early.
         order = sorted(absent, key=lambda key: (-len(texts[first[key]]), key))
@@ -388,8 +383,8 @@ class Store(AbstractContextManager["Store"]):
             bar.update(len(texts) - len(order))
         chunks = [order[start : start + batch] for start in range(0, len(order), batch)]
         results = run(compute, ([texts[first[key]] for key in chunk] for chunk in chunks))
-        for chunk, rows in zip(chunks, results, strict=True):
-            rounded = _checked(rows, len(chunk), number)
+        for chunk, result in zip(chunks, results, strict=True):
+            rounded = _checked(result, len(chunk), number)
             self.write(chunk, [row.tobytes() for row in rounded], number)
             if values is None:
                 values = np.empty((len(texts), rounded.shape[1]), np.float32)
@@ -437,27 +432,25 @@ class Store(AbstractContextManager["Store"]):
             The value of each text or None, and how often there was none by the reason.
         """
         keys = self.keys(fingerprint, texts, name)
-        found = {
-            key: stored
-            for key, stored in zip(keys, self.read(keys), strict=True)
-            if stored is not None
-        }
-        asked = list(
-            {key: text for key, text in zip(keys, texts, strict=True) if key not in found}.items()
-        )
+        stored = dict(zip(keys, self.read(keys), strict=True))
+        unanswered = [
+            (key, text) for key, text in zip(keys, texts, strict=True) if stored[key] is None
+        ]
         fresh = dict[bytes, bytes]()
         problems = Counter[str]()
+        description = f"asking {name}"
+        replies = ask([question(text) for _, text in unanswered]) if unanswered else ()
         try:
             with tqdm(
-                total=len(asked), desc=f"asking {name}", unit="question", delay=2, disable=None
+                total=len(unanswered), desc=description, unit="question", delay=2, disable=None
             ) as bar:
-                for number, reply in ask([question(text) for _, text in asked]) if asked else ():
+                for number, reply in replies:
                     bar.update()
                     try:
                         if reply.problem:
                             raise ValueError(reply.problem)
-                        key, text = asked[number]
-                        found[key] = fresh[key] = value(reply, text)
+                        key, text = unanswered[number]
+                        stored[key] = fresh[key] = value(reply, text)
                     except ValueError as error:
                         problems[str(error)] += 1
                     if len(fresh) >= _SAVED_AT_ONCE:
@@ -465,7 +458,7 @@ class Store(AbstractContextManager["Store"]):
                         fresh.clear()
         finally:
             self.write([*fresh], [*fresh.values()])
-        return [found.get(key) for key in keys], problems
+        return [stored[key] for key in keys], problems
 
     def prune(self, older_than_days: float) -> tuple[int, int]:
         """Remove values and folders of models that were not used for so many days.
@@ -543,8 +536,11 @@ def _sound(
 
 def _last_used(folder: Path) -> float:
     """Return when a file of a folder was last read or written, in seconds."""
-    found = [path.stat() for path in folder.rglob("*") if path.is_file()]
-    return max(folder.stat().st_mtime, *(max(each.st_mtime, each.st_atime) for each in found), 0.0)
+    times = [folder.stat().st_mtime]
+    for path in folder.rglob("*"):
+        if path.is_file():
+            times += [path.stat().st_mtime, path.stat().st_atime]
+    return max(times)
 
 
 def _checked(rows: Float32s, expected: int, number: Number) -> NDArray[np.float32 | np.float16]:
