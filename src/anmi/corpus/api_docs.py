@@ -66,7 +66,7 @@ class PublicObject(NamedTuple):
     kind: str
     package: str
     summary: str
-    rest: str
+    body: str
     aliases: list[str]
 
 
@@ -194,39 +194,35 @@ def split_docstring(text: str) -> tuple[str, str] | None:
     --------
     >>> split_docstring("Too short.") is None
     True
-    >>> summary, rest = split_docstring("f(x)\n\nReturn the very first\nitem.\n\n" + "word " * 30)
+    >>> summary, body = split_docstring("f(x)\n\nReturn the very first\nitem.\n\n" + "word " * 30)
     >>> summary
     'Return the very first item.'
     """
-    first, *rest = _PARAGRAPH.split(inspect.cleandoc(stable(text)).strip())
-    if rest and _SIGNATURE.fullmatch(first.strip()):
-        first, *rest = rest
-    summary = " ".join(first.split())
-    body = "\n\n".join(rest).strip()
+    paragraphs = _PARAGRAPH.split(inspect.cleandoc(stable(text)).strip())
+    if len(paragraphs) > 1 and _SIGNATURE.fullmatch(paragraphs[0].strip()):
+        del paragraphs[0]
+    summary = " ".join(paragraphs[0].split())
+    body = "\n\n".join(paragraphs[1:]).strip()
     if len(summary.split()) < _MIN_SUMMARY_WORDS or _SEVERAL_SENTENCES.search(summary):
         return None
     return (summary, body) if len(body.split()) >= _MIN_DOCUMENT_WORDS else None
 
 
-def see_also(rest: str) -> list[str]:
+def see_also(docstring: str) -> list[str]:
     r"""Return the names a docstring's "See Also" section lists, as they are written there.
 
     Examples
     --------
-    >>> see_also("See Also\n--------\nmean, var : Others.\n    More.\n:func:`numpy.sum`\n\nNotes\n-----\n")
+    >>> see_also("See Also\n--------\nmean, var : Others.\n    More.\n:func:`numpy.sum`\n")
     ['mean', 'var', 'numpy.sum']
     """
-    match = _SEE_ALSO.search(rest)
-    # Descriptions are indented; only lines at the margin name objects.
-    lines = (
-        [line for line in match[1].splitlines() if line and not line[0].isspace()] if match else []
-    )
-    parts = [
-        part
-        for line in lines
-        for part in re.split(r"\s:(?:\s|$)", _ROLE.sub(r"\1", line))[0].split(",")
-    ]
-    names = (part.strip().strip("`").removesuffix("()").lstrip("~") for part in parts)
+    match = _SEE_ALSO.search(docstring)
+    names: list[str] = []
+    for line in match[1].splitlines() if match else ():
+        # Descriptions are indented; only lines at the margin name objects.
+        if line and not line[0].isspace():
+            names += re.split(r"\s:(?:\s|$)", _ROLE.sub(r"\1", line))[0].split(",")
+    names = [name.strip().strip("`").removesuffix("()").lstrip("~") for name in names]
     return [name for name in names if _NAME.fullmatch(name)]
 
 
@@ -256,7 +252,7 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     entities = [(name, name.rpartition(".")[2], to_json([kind])) for name, kind in kinds.items()]
     return RawCollection(
         # No title: the name would give the answer away.
-        table(document_id=names, title="", text=[item.rest for item in objects], metadata=metadata),
+        table(document_id=names, title="", text=[item.body for item in objects], metadata=metadata),
         table(query_id=names, text=[item.summary for item in objects], metadata=metadata),
         table(query_id=names, document_id=names, relevance="1", split="train"),
         pd.DataFrame(_triples(objects), columns=["head", "relation", "tail"], dtype="str"),
@@ -276,7 +272,7 @@ def _triples(objects: list[PublicObject]) -> list[tuple[str, str, str]]:
     for item in objects:
         triples[item.name, "module", item.module] = None
         triples[item.name, "kind", item.kind] = None
-        for reference in see_also(item.rest):
+        for reference in see_also(item.body):
             target = _resolve(reference, item, names)
             if target not in (None, item.name):
                 triples[item.name, "see_also", target] = None

@@ -147,7 +147,7 @@ def current_marks(log: Iterable[Mark]) -> pd.DataFrame:
 def questions(log: Iterable[Mark]) -> pd.DataFrame:
     """Return what people asked, in order: ``query_id, text, split``; the last split stands."""
     last = {mark.query_id: (mark.question, mark.split) for mark in log if mark.question}
-    rows = [(name, *asked) for name, asked in last.items()]
+    rows = [(query_id, *text_and_split) for query_id, text_and_split in last.items()]
     return pd.DataFrame(rows, columns=["query_id", "text", "split"], dtype="str")
 
 
@@ -183,9 +183,9 @@ def add(path: Path, mark: Mark) -> Mark:
 
 
 def with_marks(
-    found: Collection,
+    collection: Collection,
     marks: pd.DataFrame,
-    asked: pd.DataFrame | None = None,
+    asked_questions: pd.DataFrame | None = None,
     *,
     seed: int = 0,
     dev_share: float = 0.0,
@@ -200,11 +200,11 @@ def with_marks(
 
     Parameters
     ----------
-    found
+    collection
         As it was read and split.
     marks
         From :func:`current_marks`.
-    asked
+    asked_questions
         From :func:`questions`.
     seed, dev_share
         Cut dev from questions of train, see :func:`anmi.seeds.cut`, where the collection has no dev
@@ -216,88 +216,86 @@ def with_marks(
         The collection, and those of the marks that count.
     """
     if marks.empty:
-        return found, marks
+        return collection, marks
     marks = marks.assign(marked=marks["document_id"])
-    if "start" in found.corpus:
+    if "start" in collection.corpus:
         # A mark of a passage wins over one of its document, which has more rows above it.
-        marks = spread(marks, found.corpus).drop_duplicates(
-            ["query_id", "document_id"], keep="last", ignore_index=True
+        marks = _last(spread(marks, collection.corpus))
+    new_queries = empty("query_id", "split")
+    if asked_questions is not None and len(asked_questions):
+        collection, marks, new_queries = _with_questions(
+            collection, marks, asked_questions, seed, dev_share
         )
-    new = empty("query_id", "split")
-    if asked is not None and len(asked):
-        found, marks, new = _with_questions(found, marks, asked, seed, dev_share)
-    split = marks["query_id"].map(
-        dict(zip(found.queries["query_id"], found.queries["split"], strict=True))
-    )
-    is_present = split.notna() & marks["document_id"].isin(found.corpus["document_id"])
-    counts = is_present & (split.isin(COUNTED) | marks["query_id"].isin(new["query_id"]))
-    notes = found.notes | _note(marks.assign(known=is_present, counts=counts), new)
+    queries = collection.queries
+    split = marks["query_id"].map(queries.set_index("query_id")["split"])
+    is_present = split.notna() & marks["document_id"].isin(collection.corpus["document_id"])
+    counts = is_present & (split.isin(COUNTED) | marks["query_id"].isin(new_queries["query_id"]))
+    notes = collection.notes | _note(marks.assign(known=is_present, counts=counts), new_queries)
     counted = marks.assign(split=split)[counts].reset_index(drop=True)
-    relevant = counted["relevance"] == 1
-    labels = found.qrels[~pairs_among(found.qrels, counted[~relevant])]
-    fresh = counted[relevant.to_numpy() & ~pairs_among(counted, labels)][[*labels]].astype(
-        dict(labels.dtypes)
-    )
-    qrels = pd.concat([labels, fresh], ignore_index=True)
-    if (fresh["split"] == "train").any():
+    is_relevant = (counted["relevance"] == 1).to_numpy()
+    labels = collection.qrels[~pairs_among(collection.qrels, counted[~is_relevant])]
+    new_labels = counted[is_relevant & ~pairs_among(counted, labels)][[*labels]]
+    qrels = pd.concat([labels, new_labels.astype(dict(labels.dtypes))], ignore_index=True)
+    if (new_labels["split"] == "train").any():
         notes.pop("labels", None)
 
     quarantine = Quarantine()
-    without = ~found.queries["query_id"].isin(qrels["query_id"]) & found.queries["query_id"].isin(
-        counted["query_id"]
-    )
-    rows = found.queries.assign(file="", line=0)
+    without = queries["query_id"].isin(counted["query_id"])
+    without &= ~queries["query_id"].isin(qrels["query_id"])
     reason = "its only positive was marked as not relevant"
-    queries = quarantine.set_aside("query", rows, without, reason)[[*found.queries]].reset_index(
-        drop=True
-    )
+    rows = quarantine.set_aside("query", queries.assign(file="", line=0), without, reason)
     # What a person said wins over what follows from texts or facts.
-    equivalents = found.equivalents[~pairs_among(found.equivalents, counted)].reset_index(drop=True)
-    return (
-        replace(
-            found,
-            queries=queries,
-            qrels=qrels,
-            notes=notes,
-            equivalents=equivalents,
-            quarantine=pd.concat([found.quarantine, quarantine.table()], ignore_index=True),
-        ),
-        counted[[*MARK_COLUMNS]],
+    is_contradicted = pairs_among(collection.equivalents, counted)
+    marked_collection = replace(
+        collection,
+        queries=rows[[*queries]].reset_index(drop=True),
+        qrels=qrels,
+        notes=notes,
+        equivalents=collection.equivalents[~is_contradicted].reset_index(drop=True),
+        quarantine=pd.concat([collection.quarantine, quarantine.table()], ignore_index=True),
     )
+    return marked_collection, counted[[*MARK_COLUMNS]]
+
+
+def _last(marks: pd.DataFrame) -> pd.DataFrame:
+    """Return the last mark of each pair."""
+    return marks.drop_duplicates(["query_id", "document_id"], keep="last", ignore_index=True)
 
 
 def _with_questions(
-    found: Collection, marks: pd.DataFrame, asked: pd.DataFrame, seed: int, dev_share: float
+    collection: Collection,
+    marks: pd.DataFrame,
+    asked_questions: pd.DataFrame,
+    seed: int,
+    dev_share: float,
 ) -> tuple[Collection, pd.DataFrame, pd.DataFrame]:
-    """Return the collection with new queries, the marks by the ids of queries, and the new queries."""
-    forms = [normalised(text) for text in asked["text"]]
-    names = dict(
-        zip(
-            map(normalised, found.queries["text"][::-1]),
-            found.queries["query_id"][::-1],
-            strict=True,
-        )
+    """Return the collection with new queries, the marks by ids of queries, and the new queries."""
+    queries = collection.queries
+    forms = [normalised(text) for text in asked_questions["text"]]
+    first_queries = queries[::-1]
+    ids_by_form = dict(
+        zip(map(normalised, first_queries["text"]), first_queries["query_id"], strict=True)
     )
-    same = [
-        names.setdefault(form, name) for form, name in zip(forms, asked["query_id"], strict=True)
+    query_ids: list[str] = [
+        ids_by_form.setdefault(form, query_id)
+        for form, query_id in zip(forms, asked_questions["query_id"], strict=True)
     ]
-    query_ids = marks["query_id"].map(dict(zip(asked["query_id"], same, strict=True)))
-    marks = marks.assign(query_id=query_ids.fillna(marks["query_id"]))
-    marks = marks.drop_duplicates(["query_id", "document_id"], keep="last", ignore_index=True)
-    is_present = marks["document_id"].isin(found.corpus["document_id"])
+    id_of_question = pd.Series(query_ids, asked_questions["query_id"], dtype=object)
+    mapped_ids = marks["query_id"].map(id_of_question)
+    marks = _last(marks.assign(query_id=mapped_ids.fillna(marks["query_id"])))
+    is_present = marks["document_id"].isin(collection.corpus["document_id"])
     answered = marks["query_id"][is_present & (marks["relevance"] == 1)]
-    new = asked.assign(normalised=forms, query_id=same, metadata="{}", same_as="")
-    new = new[~new["query_id"].isin(found.queries["query_id"]) & new["query_id"].isin(answered)]
+    new = asked_questions.assign(normalised=forms, query_id=query_ids, metadata="{}", same_as="")
+    new = new[~new["query_id"].isin(queries["query_id"]) & new["query_id"].isin(answered)]
     new = new.drop_duplicates("query_id", keep="last", ignore_index=True)
-    if len(found.forms):
-        new["same_as"] = find_queries(new, found.corpus, found.forms)
-    dev = (new["split"] == "train") & (
-        cut([*map(without_signs, new["text"])], seed, dev_share=dev_share) == "dev"
-    )
-    if not (found.queries["split"] == "dev").any() and dev.sum() >= FEWEST_DEV:
-        new["split"] = new["split"].mask(dev, "dev")
-    queries = pd.concat([found.queries, new[[*found.queries]]], ignore_index=True)
-    return replace(found, queries=queries), marks, new
+    if len(collection.forms):
+        new["same_as"] = find_queries(new, collection.corpus, collection.forms)
+    cut_splits = cut([*map(without_signs, new["text"])], seed, dev_share=dev_share)
+    is_dev = (new["split"] == "train") & (cut_splits == "dev")
+    if not (queries["split"] == "dev").any() and is_dev.sum() >= FEWEST_DEV:
+        new["split"] = new["split"].mask(is_dev, "dev")
+    all_queries = pd.concat([queries, new[[*queries]]], ignore_index=True)
+    return replace(collection, queries=all_queries), marks, new
 
 
 def _note(marks: pd.DataFrame, new: pd.DataFrame) -> dict[str, str]:
@@ -306,20 +304,21 @@ def _note(marks: pd.DataFrame, new: pd.DataFrame) -> dict[str, str]:
     marks = marks[marks["at"] != ""].drop_duplicates(["query_id", "marked"])
     if marks.empty:
         return {}
-    relevant = (marks["relevance"] == 1) & marks["counts"]
+    relevant_count = ((marks["relevance"] == 1) & marks["counts"]).sum()
     text = (
-        f"{relevant.sum():,} pairs marked as relevant, {marks['counts'].sum() - relevant.sum():,}"
-        " as not relevant"
+        f"{relevant_count:,} pairs marked as relevant,"
+        f" {marks['counts'].sum() - relevant_count:,} as not relevant"
     )
     if len(new):
-        splits = ", ".join(
-            f"{count:,} {split}" for split, count in new["split"].value_counts(sort=False).items()
-        )
+        counts = new["split"].value_counts(sort=False)
+        splits = ", ".join(f"{count:,} {split}" for split, count in counts.items())
         text += f"; {len(new):,} questions asked on the page are queries ({splits})"
-    gone = "of documents or queries that are not there, or of questions without a relevant document"
-    left = {
-        gone: (~marks["known"]).sum(),
+    absent = (
+        "of documents or queries that are not there, or of questions without a relevant document"
+    )
+    ignored_counts = {
+        absent: (~marks["known"]).sum(),
         "of test queries": (marks["known"] & ~marks["counts"]).sum(),
     }
-    without_effect = ", ".join(f"{count:,} {what}" for what, count in left.items() if count)
-    return {"marks": f"{text}; without effect: {without_effect}" if without_effect else text}
+    ignored = ", ".join(f"{count:,} {reason}" for reason, count in ignored_counts.items() if count)
+    return {"marks": f"{text}; without effect: {ignored}" if ignored else text}

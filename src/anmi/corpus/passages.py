@@ -202,13 +202,13 @@ def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
 
 
 def cut_collection(
-    found: Collection, passages: Literal["auto", "none"] | int, parents: pd.Series
+    collection: Collection, passages: Literal["auto", "none"] | int, parents: pd.Series
 ) -> Collection:
     """Cut the long documents of a collection into passages.
 
     Parameters
     ----------
-    found
+    collection
         As it was read. Documents that are queries themselves, or that state facts, stay whole.
     passages
         ``auto``: documents of more than 250 words become passages of about 120, if a tenth of the
@@ -230,11 +230,11 @@ def cut_collection(
     AnmiError
         A passage would have the id of another document.
     """
-    corpus = found.corpus.assign(parent=parents.to_numpy(), start=np.int64(-1))
+    corpus = collection.corpus.assign(parent=parents.to_numpy(), start=np.int64(-1))
     cuts = (
         {}
         if passages == "none"
-        else dict(_cuts(found, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
+        else dict(_cuts(collection, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
     )
     if passages == "auto" and 0 < len(cuts) < _LEAST_LONG * len(corpus):
         note = (
@@ -242,11 +242,11 @@ def cut_collection(
             " tenth, so none is cut"
         )
         log.info("%s; ingestion.passages=%d cuts them", note, LONG)
-        return replace(found, corpus=corpus, notes=found.notes | {"passages": note})
+        return replace(collection, corpus=corpus, notes=collection.notes | {"passages": note})
     if not cuts:
-        return replace(found, corpus=corpus)
+        return replace(collection, corpus=corpus)
     whole = ~np.isin(np.arange(len(corpus)), list(cuts))
-    new = _passages_of(corpus, cuts, found.language)
+    new = _passages_of(corpus, cuts, collection.language)
     rows_in_any_order = pd.concat(
         [corpus.assign(row=np.arange(len(corpus)))[whole], new], ignore_index=True
     )
@@ -260,36 +260,37 @@ def cut_collection(
     note = f"{len(cuts):,} of {len(corpus):,} documents are cut into {len(new):,} passages"
     log.info("%s: labels name documents, and mining looks for the passage", note)
     forms = pa.concat_arrays(
-        [found.forms.filter(pa.array(whole)), normalised_forms(joined_texts(new))]
+        [collection.forms.filter(pa.array(whole)), normalised_forms(joined_texts(new))]
     )
     forms = forms.take(pa.array(order))
     qrels, equivalents, judged = (
-        spread(table, cut_corpus) for table in (found.qrels, found.equivalents, found.judged)
+        spread(table, cut_corpus)
+        for table in (collection.qrels, collection.equivalents, collection.judged)
     )
     return replace(
-        found,
+        collection,
         corpus=cut_corpus,
         qrels=qrels,
         equivalents=equivalents,
         judged=judged,
         forms=forms,
         duplicates=find_duplicates(cut_corpus["document_id"], forms),
-        notes=found.notes | {"passages": note},
+        notes=collection.notes | {"passages": note},
     )
 
 
-def _cuts(found: Collection, long: int, target: int) -> Iterator[tuple[int, list[Passage]]]:
+def _cuts(collection: Collection, long: int, target: int) -> Iterator[tuple[int, list[Passage]]]:
     """Yield the rows of long documents and how they are cut."""
-    whole = {*found.queries["same_as"], *found.facts["document_id"]}
+    whole = {*collection.queries["same_as"], *collection.facts["document_id"]}
     # A word takes at least two characters: two of a script without blanks, or one and a blank.
-    rows = np.flatnonzero(found.corpus["text"].str.len().to_numpy() > 2 * long)
-    columns = (taken(found.corpus[name], rows) for name in ("document_id", "text", "metadata"))
+    rows = np.flatnonzero(collection.corpus["text"].str.len().to_numpy() > 2 * long)
+    columns = (taken(collection.corpus[name], rows) for name in ("document_id", "text", "metadata"))
     for row, document, text, metadata in zip(rows.tolist(), *columns, strict=True):
         if document not in whole and count_words(text) > long:
             headings = [
                 (str(name), int(level)) for name, level in json.loads(metadata).get("headings", ())
             ]
-            parts = cut_text(text, target, found.language, headings)
+            parts = cut_text(text, target, collection.language, headings)
             if len(parts) > 1:
                 yield row, parts
 
@@ -334,9 +335,11 @@ def _lead(text: str, language: str) -> str:
 def spread(table: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
     """Return a table with a row for each passage in the place of that of their document."""
     passages = corpus["document_id"][corpus["start"] >= 0]
-    of = pd.DataFrame({"document_id": passages.str.rsplit("#", n=1).str[0], "passage": passages})
-    if not table["document_id"].isin(of["document_id"]).any():
+    passage_ids = pd.DataFrame(
+        {"document_id": passages.str.rsplit("#", n=1).str[0], "passage": passages}
+    )
+    if not table["document_id"].isin(passage_ids["document_id"]).any():
         return table
-    joined = table.merge(of, on="document_id", how="left")
+    joined = table.merge(passage_ids, on="document_id", how="left")
     names = joined["passage"].where(joined["passage"].notna(), joined["document_id"])
     return joined.assign(document_id=column(names.tolist()))[table.columns]

@@ -550,7 +550,7 @@ class _Candidates:
         Of the queries or documents, by whose hash sets are chosen.
     is_last
         Which sets are chosen only when no other is left.
-    most
+    limit
         Sets that may be chosen.
     documents
         Documents that may be new.
@@ -559,7 +559,7 @@ class _Candidates:
     groups: pd.Series
     texts: pd.Series
     is_last: Bools
-    most: int
+    limit: int
     documents: float = 0.0
 
 
@@ -608,7 +608,7 @@ def _hold_out(
     )
     forms = [normalised(text) for text in candidates.texts]
     order = np.lexsort((position(seed, f"new/{split}", forms), candidates.is_last))
-    count = min(candidates.most, -(-int(is_free.sum()) // 2))
+    count = min(candidates.limit, -(-int(is_free.sum()) // 2))
     room = np.array([candidates.documents, max(passages // 5, 1)])
     for groups in candidates.groups.iloc[order[is_free[order]][:count]]:
         fresh = [number for number in groups if not split_of_group[number]]

@@ -32,8 +32,8 @@ USUAL: Final[dict[Column, tuple[str, ...]]] = {
     "title": ("title",),
     "text": ("text", "body", "content", "passage", "document"),
     "query": ("query", "question", "anchor", "sentence1"),
-    "positive": ("positive", "document", "passage", "context", "answer", "text", "sentence2", "response", "pos",
-                 "positive_doc", "positive_passage"),
+    "positive": ("positive", "document", "passage", "context", "answer", "text", "sentence2",
+                 "response", "pos", "positive_doc", "positive_passage"),
     "negative": ("negative", "hard_negative", "neg", "negative_passage"),
     "score": ("score", "label", "relevance"),
 }  # fmt: skip
@@ -220,7 +220,7 @@ class _Record(NamedTuple):
     values: Mapping[str, Any]
     names: Mapping[Column, str]
 
-    def columns(self, what: Column, needed: bool = False) -> tuple[str, ...]:
+    def columns(self, kind: Column, needed: bool = False) -> tuple[str, ...]:
         """Return the columns of a kind: one, several of negatives, or none unless one is needed.
 
         Raises
@@ -228,41 +228,42 @@ class _Record(NamedTuple):
         AnmiError
             The column that the user names, or that is needed, is not there.
         """
-        name = self.names.get(what)
-        if (columns := _named(tuple(self.values), what, name)) or not (name or needed):
+        name = self.names.get(kind)
+        if (columns := _named(tuple(self.values), kind, name)) or not (name or needed):
             return columns
-        usual = " or ".join(f'"{usual}"' for usual in ([name] if name else USUAL[what][:5]))
+        usual = " or ".join(f'"{usual}"' for usual in ([name] if name else USUAL[kind][:5]))
         present = ", ".join(f'"{column}"' for column in list(self.values)[:20]) or "none"
         raise AnmiError(
             f"{self.path} line {self.line} has no column {usual}; its columns are {present}: name"
-            f" the one that is meant by ingestion.columns.{what}"
+            f" the one that is meant by ingestion.columns.{kind}"
         )
 
     def used(self, *kinds: Column) -> set[str]:
         """Return all columns that hold something of these kinds."""
-        return {column for what in kinds for column in self.columns(what)}
+        return {column for kind in kinds for column in self.columns(kind)}
 
-    def cell(self, what: Column, needed: bool = False) -> str:
+    def cell(self, kind: Column, needed: bool = False) -> str:
         """Return the one text of a column; empty where there is no such column."""
-        for name in self.columns(what, needed)[:1]:
+        for name in self.columns(kind, needed)[:1]:
             value = self.values[name]
-            if what == "title" and not isinstance(value, str):
+            if kind == "title" and not isinstance(value, str):
                 return ""
-            if what == "id" and isinstance(value, int) and not isinstance(value, bool):
+            if kind == "id" and isinstance(value, int) and not isinstance(value, bool):
                 return str(value)
-            (_, text), *more = self._texts_in(name) or [("", "")]
-            if more or (what == "id" and not text.strip()):
+            texts = [text for _, text in self._texts_in(name)]
+            text = texts[0] if texts else ""
+            if len(texts) > 1 or (kind == "id" and not text.strip()):
+                problem = "a list" if len(texts) > 1 else "empty"
                 raise AnmiError(
-                    f'{self.path} line {self.line} has a "{name}" that is'
-                    f" {'a list' if more else 'empty'}; write a text"
+                    f'{self.path} line {self.line} has a "{name}" that is {problem}; write a text'
                 )
             # Blanks around ids are not seen, and not written in labels.
-            return text.strip() if what == "id" else text
+            return text.strip() if kind == "id" else text
         return ""
 
-    def texts(self, what: Column, needed: bool = False) -> list[tuple[str, str]]:
+    def texts(self, kind: Column, needed: bool = False) -> list[tuple[str, str]]:
         """Return titles and texts of all columns of a kind."""
-        columns = self.columns(what, needed)
+        columns = self.columns(kind, needed)
         return [text for column in columns for text in self._texts_in(column)]
 
     def _texts_in(self, name: str) -> list[tuple[str, str]]:
@@ -312,12 +313,12 @@ def _listed(value: Any) -> list[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _named(columns: tuple[str, ...], what: Column, given: str | None) -> tuple[str, ...]:
-    if given is not None:
-        return (given,) if given in columns else ()
+def _named(columns: tuple[str, ...], kind: Column, column: str | None) -> tuple[str, ...]:
+    if column is not None:
+        return (column,) if column in columns else ()
     plain = {name.strip().lower().replace("-", "_"): name for name in reversed(columns)}
-    usual = [form for name in USUAL[what] for form in (name, f"{name}s")]
-    if what == "negative":
+    usual = [form for name in USUAL[kind] for form in (name, f"{name}s")]
+    if kind == "negative":
         return tuple(plain[name] for name in reversed(plain) if _NUMBER.sub("", name) in usual)
     return next(((plain[name],) for name in usual if name in plain), ())
 
@@ -356,10 +357,9 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
         if before is row:
             return
         if before[:3] != row[:3]:
-            *_, first, at = before
             raise AnmiError(
-                f'{path} line {line} repeats the id "{identifier}" of {first} line {at} with'
-                " another content; make ids unique"
+                f'{path} line {line} repeats the id "{identifier}" of {before[3]} line {before[4]}'
+                " with another content; make ids unique"
             )
         self.repeated.append((identifier, *row))
 

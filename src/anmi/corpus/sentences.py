@@ -20,7 +20,8 @@ from anmi.errors import AnmiError
 
 # Thai to Tibetan, Myanmar, Khmer, kana and Han: no blanks between words.
 UNSPACED: Final = re.compile(
-    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
 )
 # Words of these scripts have about two characters (Chinese 1.5, Thai 4).
 _PER_WORD: Final = 2
@@ -50,15 +51,15 @@ _STOPWORDS: Final = {"en", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no",
 _MORE_STOPWORDS: Final = {"en": {"i"}}
 # Of them those that make another statement of one.
 _TURNING: Final = """
-and but if no nor not or und oder aber nicht kein keine keinen ohne maar niet geen et ou mais ne ni non
-pas sans y o pero sin e ma senza mas não sem и или но не ни нет без och eller men inte og ikke ve veya
-ama değil
+and but if no nor not or und oder aber nicht kein keine keinen ohne maar niet geen et ou
+mais ne ni non pas sans y o pero sin e ma senza mas não sem и или но не ни нет без och
+eller men inte og ikke ve veya ama değil
 """
 TURNING: Final = frozenset(_TURNING.split())
 
 
-# What elision leaves of French and Italian words stands before an apostrophe; alone, as in "vitamine
-# C", these letters tell something.
+# What elision leaves of French and Italian words stands before an apostrophe; alone, as in
+# "vitamine C", these letters tell something.
 _ELIDED: Final = "cdjlmnst"
 
 
@@ -197,11 +198,12 @@ def _clauses(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 # The codes of ISO 639-1.
 _CODES: Final = """
-    aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en
-    eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja
-    jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb
-    nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq
-    sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv
+dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie
+ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv
+mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm
+rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts
+tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
 """
 LANGUAGES: Final = frozenset(_CODES.split())
 # Documents that are looked at, and how many characters of each: a recogniser needs a paragraph, not
@@ -212,12 +214,12 @@ _PARAGRAPH: Final = 400
 _SAME: Final = {"nb": "no"}
 
 
-def language_code(given: str) -> str:
+def language_code(language: str) -> str:
     """Return the code of a language by which tokens are chosen.
 
     Parameters
     ----------
-    given
+    language
         ISO 639-1 code in any case, with or without script and region, or another code that
         :func:`detect_language` may return.
 
@@ -231,7 +233,7 @@ def language_code(given: str) -> str:
     >>> language_code("hi"), language_code("pt_BR"), language_code("ZH-Hant-TW")
     ('hi', 'pt', 'zh')
     """
-    code = given.strip().replace("_", "-").split("-")[0].lower()
+    code = language.strip().replace("_", "-").split("-")[0].lower()
     if code in LANGUAGES:
         return _SAME.get(code, code)
     import py3langid
@@ -240,7 +242,7 @@ def language_code(given: str) -> str:
         return code
     hint = f'did you mean "{code[:2]}"? Expected' if code[:2] in LANGUAGES else "expected"
     raise AnmiError(
-        f'there is no language "{given}"; {hint}: an ISO 639-1 code such as en, de or ko'
+        f'there is no language "{language}"; {hint}: an ISO 639-1 code such as en, de or ko'
     )
 
 

@@ -56,25 +56,23 @@ def column(values: Texts) -> pd.Series:
     )
 
 
-def among(values: Texts, known: Texts) -> Bools:
-    """Say for each text whether it is one of the others, bool [N]; faster than pandas' ``isin``.
+def among(values: Texts, members: Texts) -> Bools:
+    """Say for each text whether it is one of ``members``, bool [N]; faster than pandas' ``isin``.
 
     Examples
     --------
     >>> among(["a", "b"], pd.Series(["b", "c"])).tolist()
     [False, True]
     """
-    return np.asarray(
-        pc.is_in(arrow(values), value_set=arrow(known)).to_numpy(zero_copy_only=False), bool
-    )
+    is_member = pc.is_in(arrow(values), value_set=arrow(members))
+    return np.asarray(is_member.to_numpy(zero_copy_only=False), bool)
 
 
-def pairs_among(table: pd.DataFrame, other: pd.DataFrame) -> Bools:
+def pairs_among(table: pd.DataFrame, labels: pd.DataFrame) -> Bools:
     """Say for each row whether another table has its query and document, bool [N]."""
-    pairs, known = (
-        pd.MultiIndex.from_frame(each[["query_id", "document_id"]]) for each in (table, other)
-    )
-    return np.asarray(pairs.isin(known), bool)
+    pair = ["query_id", "document_id"]
+    pairs = pd.MultiIndex.from_frame(table[pair])
+    return np.asarray(pairs.isin(pd.MultiIndex.from_frame(labels[pair])), bool)
 
 
 def containing(values: Texts, part: str) -> Int64s:

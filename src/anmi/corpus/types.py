@@ -82,9 +82,9 @@ class ReadingParams(BaseModel):
 
     @field_validator("language")
     @classmethod
-    def _is_known(cls, given: str | None) -> str | None:
+    def _is_known(cls, language: str | None) -> str | None:
         try:
-            return language_code(given) if given else None
+            return language_code(language) if language else None
         except AnmiError as error:
             raise ValueError(str(error)) from None
 
@@ -224,7 +224,7 @@ def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
     return {str(reason): int(count) for reason, count in reasons.groupby(reasons).size().items()}
 
 
-def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> None:
+def check_share(damaged: pd.DataFrame, plural: str, total: int, share: float) -> None:
     """Fail where more than a share is damaged, and more than one row unless the share is 0.
 
     Raises
@@ -233,13 +233,11 @@ def check_share(damaged: pd.DataFrame, what: str, total: int, share: float) -> N
         Naming the first damaged row.
     """
     if len(damaged) > (max(1.0, share * total) if share > 0 else 0.0):
-        first: Any = damaged.iloc[0]
+        row: Any = damaged.iloc[0]
         raise AnmiError(
-            f"{len(damaged)} of {total} {what} are damaged, more than ingestion.max_quarantine"
-            f" {share:.2%}; the first "
-            f'is {first["file"]} line {first["line"]}, "{first["id"]}": {first["reason"]}; correct'
-            " the file or raise "
-            "ingestion.max_quarantine"
+            f"{len(damaged)} of {total} {plural} are damaged, more than ingestion.max_quarantine"
+            f' {share:.2%}; the first is {row["file"]} line {row["line"]}, "{row["id"]}":'
+            f" {row['reason']}; correct the file or raise ingestion.max_quarantine"
         )
 
 
@@ -268,16 +266,12 @@ class Quarantine:
         """
         mask = np.asarray(bad, dtype=bool)
         if mask.any():
-            set_aside_rows = rows[mask]
-            ids = (
-                set_aside_rows["query_id"] + " " + set_aside_rows["document_id"]
-                if kind == "qrel"
-                else set_aside_rows[f"{kind}_id"]
-            )
+            bad_rows = rows[mask]
+            ids = bad_rows["query_id" if kind == "qrel" else f"{kind}_id"]
+            if kind == "qrel":
+                ids = ids + " " + bad_rows["document_id"]
             self._parts.append(
-                set_aside_rows[["file", "line"]].assign(
-                    kind=kind, id=ids, reason=reason, damage=damage
-                )
+                bad_rows[["file", "line"]].assign(kind=kind, id=ids, reason=reason, damage=damage)
             )
         return rows[~mask]
 
