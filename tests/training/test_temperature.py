@@ -5,7 +5,6 @@ from torch.nn import functional
 
 from anmi.training.losses.common import Facts
 from anmi.training.losses.temperature import Adaptive, Temperature, build_temperature
-from anmi.training.options import TrainingOptions
 from anmi.training.parts import AdaptiveTemperature
 
 
@@ -60,28 +59,16 @@ def test_adaptive_is_clamped_and_comes_back(base, bias, bound):
 
 
 def test_adaptive_may_see_the_positive_and_learn_its_base():
-    temperature = build_temperature(
-        TrainingOptions(
-            temperature={
-                "adaptive": {"hidden": 64, "sees": "query_and_positive", "learned_base": True}
-            }
-        ).temperature,
-        8,
-    )
-    assert [tuple(p.shape) for p in temperature.network.parameters()] == [
-        (64, 16),
-        (64,),
-        (1, 64),
-        (1,),
-    ]
+    options = AdaptiveTemperature(hidden=64, sees="query_and_positive", learned_base=True)
+    temperature = build_temperature(options, 8)
+    shapes = [tuple(p.shape) for p in temperature.network.parameters()]
+    assert shapes == [(64, 16), (64,), (1, 64), (1,)]
     torch.nn.init.normal_(temperature.network[-1].weight, std=0.5)
     column = torch.tensor([2, 0, 1, 1, 2])
     documents = QUERIES[:3].flip(1).clone().requires_grad_()
     facts = Facts(query=QUERIES, document=documents, positive_column=column)
-    t, weights = (
-        temperature(facts)[0],
-        [p.detach().double().numpy() for p in temperature.network.parameters()],
-    )
+    t = temperature(facts)[0]
+    weights = [p.detach().double().numpy() for p in temperature.network.parameters()]
     for row in range(5):
         seen = np.concatenate([QUERIES[row].numpy(), documents[column[row]].detach().numpy()])
         offset = weights[2] @ np.maximum(weights[0] @ seen + weights[1], 0) + weights[3]

@@ -23,13 +23,16 @@ from anmi.training.sampling import SimAnsSampler
 
 OFF = Adaptation(low=0, high=0, direction="off")
 NONE = {"negatives": OFF, "weight": OFF, "temperature": OFF, "margin": OFF}
-AS_PUBLISHED = {
-    "weight": {"low": 0.5, "high": 1.5, "direction": "falling"},
-    "temperature": {"low": 0.5, "high": 1.0, "direction": "rising"},
-    "margin": {"low": 0.1, "high": 0.5, "direction": "falling"},
-    "margin_is": "added",
-}
 T = 0.1
+
+
+def adaptation(low: float, high: float, direction: str) -> Adaptation:
+    return Adaptation(low=low, high=high, direction=direction)
+
+
+AS_PUBLISHED = {"weight": adaptation(0.5, 1.5, "falling"), "margin_is": "added"}
+AS_PUBLISHED |= {"temperature": adaptation(0.5, 1.0, "rising")}
+AS_PUBLISHED |= {"margin": adaptation(0.1, 0.5, "falling")}
 
 
 def facts(hardness: list[float], dimensions: int = 8) -> Facts:
@@ -88,7 +91,7 @@ def test_each_adaptation_is_linear_in_hardness_in_its_direction(
     name, low, high, direction, expected, more
 ):
     hardness = [0.0, 0.25, 1.0]
-    change = {name: Adaptation(low=low, high=high, direction=direction)} | more
+    change = {name: adaptation(low, high, direction)} | more
     found = adaptive(**change)(*numbers(3), facts(hardness)).tolist()
     assert found == pytest.approx([by_hand(0.5, 0.45, **expected(h)) for h in hardness], rel=1e-5)
 
@@ -100,10 +103,9 @@ def test_as_published_the_temperature_is_the_number_itself_and_the_margin_stands
     for base in (0.05, 0.9):
         loss = adaptive(Temperature(base), **letter)
         found = loss(*numbers(3), facts(hardness)).tolist()
-        expected = [
-            by_hand(0.5 + (0.5 - 0.4 * h), 0.45, t=0.5 + 0.5 * h, weight=1.5 - h) for h in hardness
-        ]
-        assert found == pytest.approx(expected, rel=1e-5)
+        for h, value in zip(hardness, found, strict=True):
+            expected = by_hand(1 - 0.4 * h, 0.45, t=0.5 + 0.5 * h, weight=1.5 - h)
+            assert value == pytest.approx(expected, rel=1e-5)
     assert loss.temperature.report()["temperature"] == pytest.approx(0.5 + 0.5 * sum(hardness) / 3)
 
 
