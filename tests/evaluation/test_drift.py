@@ -1,6 +1,7 @@
 """Drift: the tests are SciPy's, noise is not drift, and real differences are found where they are."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,11 @@ def world(seed: int, queries: int, *, shift: float = 0.0, longer: int = 0) -> di
         return " ".join(WORDS[i] for i in drawn)
 
     ids = [f"q{seed}-{i}" for i in range(queries)]
-    asked = pd.DataFrame(
-        {"query_id": ids, "text": [text(3, 9 + longer) for _ in ids], "split": "train"}
-    )
+    texts = [text(3, 9 + longer) for _ in ids]
+    asked = pd.DataFrame({"query_id": ids, "text": texts, "split": "train"})
     names = [f"d{seed}-{i}" for i in range(queries)]
-    corpus = pd.DataFrame(
-        {"document_id": names, "title": "", "text": [text(20, 80) for _ in names]}
-    )
+    texts = [text(20, 80) for _ in names]
+    corpus = pd.DataFrame({"document_id": names, "title": "", "text": texts})
     qrels = pd.DataFrame({"query_id": ids, "document_id": names, "relevance": 1, "split": "train"})
     level = rng.normal(0.5, 0.1, (queries, 1))
     dense = (level + rng.normal(shift, 0.03, (queries, 20))).astype(np.float32)
@@ -44,8 +43,7 @@ def world(seed: int, queries: int, *, shift: float = 0.0, longer: int = 0) -> di
         query_columns={"consistent": (rng.random(queries) < 0.8).astype(np.float32)},
     ).rejected("barred", rng.random((queries, 20)) < rng.beta(1, 6, (queries, 1)))
     chosen = block.undecided & (np.cumsum(block.undecided, axis=1) <= 7)
-    verdict = np.where(chosen, np.int16(NEGATIVE), block.verdict)
-    selection = Candidates(**{**block.__dict__, "verdict": verdict})
+    selection = replace(block, verdict=np.where(chosen, np.int16(NEGATIVE), block.verdict))
     return {"queries": asked, "corpus": corpus, "qrels": qrels, "selection": selection}
 
 
@@ -68,20 +66,14 @@ def worst(found: dict[str, Any]) -> dict[str, str]:
 def test_the_tests_are_those_of_scipy_adjusted_by_holm() -> None:
     old, new = whole(world(1, 300)), whole(world(2, 300, shift=0.08, longer=6))
     found = drift(old, new)
-    raw = {
-        name: stats.ks_2samp(old["distributions"][name], new["distributions"][name], method="asymp")
-        for name in found["distributions"]
-    }
     for name, row in found["distributions"].items():
-        assert row["size"] == pytest.approx(raw[name].statistic)
-        assert row["p_value"] >= raw[name].pvalue
         values = old["distributions"][name], new["distributions"][name]
-        assert row["moved"] * np.std(values[0]) == pytest.approx(
-            stats.wasserstein_distance(*values)
-        )
-        assert row["current"] - row["reference"] == pytest.approx(
-            np.mean(values[1]) - np.mean(values[0])
-        )
+        test = stats.ks_2samp(*values, method="asymp")
+        assert row["size"] == pytest.approx(test.statistic)
+        assert row["p_value"] >= test.pvalue
+        moved = row["moved"] * np.std(values[0])
+        assert moved == pytest.approx(stats.wasserstein_distance(*values))
+        assert [row["reference"], row["current"]] == pytest.approx(list(map(np.mean, values)))
     passed = found["shares"]["consistent"]
     table = [[share * 300, (1 - share) * 300] for share in (passed["reference"], passed["current"])]
     assert passed["p_value"] >= stats.chi2_contingency(table).pvalue
@@ -115,9 +107,8 @@ def test_a_shift_is_found_where_it_is(change: dict[str, Any], expected: set[str]
 
 def test_a_broken_export_shows_in_the_counts() -> None:
     found = drift(whole(world(1, 300)), part(world(1, 300), np.arange(180)))
-    assert worst(found) == dict.fromkeys(
-        ("train_queries", "documents", "training_labels", "training_rows"), "strong"
-    )
+    names = ("train_queries", "documents", "training_labels", "training_rows")
+    assert worst(found) == dict.fromkeys(names, "strong")
     # The same proportion of a handful is no news.
     few = drift(whole(world(1, 20)), part(world(1, 20), np.arange(12)))
     assert worst(few) == {}
@@ -128,37 +119,27 @@ def test_a_profile_by_hand() -> None:
     found = json.loads(json.dumps(whole(made), allow_nan=False))
     block = made["selection"]
     chosen = block.negatives
-    assert found["counts"] == {
-        "train_queries": 50,
-        "dev_queries": 0,
-        "test_queries": 0,
-        "documents": 50,
-        "training_labels": 50,
-        "training_rows": 50,
-    }
+    names = ("train_queries", "documents", "training_labels", "training_rows")
+    assert found["counts"] == {"dev_queries": 0, "test_queries": 0} | dict.fromkeys(names, 50)
     by_query = np.where(chosen, block.columns["dense"], 0).sum(axis=1) / chosen.sum(axis=1)
     known = np.sort(by_query[chosen.any(axis=1)])
     assert found["distributions"]["negative_dense"] == pytest.approx(known, rel=1e-5)
     lengths = made["queries"].text.str.split().map(len)
     assert found["distributions"]["query_length"] == sorted(lengths)
     assert found["shares"]["all_negatives"]["share"] == (chosen.sum(axis=1) >= 7).mean()
-    assert found["shares"]["consistent"] == {
-        "share": block.query_columns["consistent"].mean(),
-        "count": 50,
-    }
+    consistent = {"share": block.query_columns["consistent"].mean(), "count": 50}
+    assert found["shares"]["consistent"] == consistent
 
 
 def test_a_query_with_several_positives_is_one_value_and_shards_do_not_matter() -> None:
     made = world(7, 50)
-    again, tables = (
-        made["selection"].take(np.arange(30)),
-        (made["queries"], made["corpus"], made["qrels"]),
-    )
+    tables = (made["queries"], made["corpus"], made["qrels"])
+    selection, expected = made["selection"], whole(made)
     for blocks, rows in (
-        ([made["selection"], again], 80),
-        ([made["selection"].take(slice(*at)) for at in ((0, 13), (13, 50))], 50),
+        ([selection, selection.take(np.arange(30))], 80),
+        ([selection.take(slice(0, 13)), selection.take(slice(13, 50))], 50),
     ):
-        found, expected = profile(*tables, CandidateShards.of(blocks), negatives=7), whole(made)
+        found = profile(*tables, CandidateShards.of(blocks), negatives=7)
         assert found["counts"]["training_rows"] == rows
         assert found["distributions"] == expected["distributions"]
         for name, entry in expected["shares"].items():

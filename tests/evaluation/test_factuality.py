@@ -19,27 +19,20 @@ KINDS = ("swap", "number", "negation", COUNTERPART)
 
 def collection() -> dict[str, Any]:
     """Three queries, of which the last shares its document with the first; d2 has no variant."""
+    qrels = [("q0", "d0"), ("q1", "d1"), ("q2", "d2"), ("q3", "d0"), ("train", "d1")]
+    variants = [
+        ("d0", "swap", "Swap 0"),
+        ("d0", "number", "Number 0"),
+        ("d1", "swap", "Swap 1"),
+        ("d1", COUNTERPART, "Own 2"),
+        ("unknown", "swap", "?"),
+    ]
+    texts = {"query_id": ["q0", "q1", "q2", "q3"], "text": ["a", "b", "c", "a again"]}
     return {
-        "queries": pd.DataFrame(
-            {"query_id": ["q0", "q1", "q2", "q3"], "text": ["a", "b", "c", "a again"]}
-        ),
-        "qrels": pd.DataFrame(
-            {
-                "query_id": ["q0", "q1", "q2", "q3", "train"],
-                "document_id": ["d0", "d1", "d2", "d0", "d1"],
-            }
-        ),
-        "documents": {"d0": "Own 0", "d1": "Own 1", "d2": "Own 2"},
-        "variants": pd.DataFrame(
-            [
-                ("d0", "swap", "Swap 0"),
-                ("d0", "number", "Number 0"),
-                ("d1", "swap", "Swap 1"),
-                ("d1", COUNTERPART, "Own 2"),
-                ("unknown", "swap", "?"),
-            ],
-            columns=["document_id", "kind", "text"],
-        ),
+        "queries": pd.DataFrame(texts),
+        "qrels": pd.DataFrame(qrels, columns=["query_id", "document_id"]),
+        "documents": {f"d{number}": f"Own {number}" for number in range(3)},
+        "variants": pd.DataFrame(variants, columns=["document_id", "kind", "text"]),
     }
 
 
@@ -76,82 +69,53 @@ def test_similarities_are_those_of_the_texts_and_no_text_is_encoded_twice(monkey
         assert other[i] == pytest.approx(query @ vectors[row["variant"], "document"], abs=1e-6)
 
 
-def random_pairs(
-    seed: int, queries: int = 12
-) -> tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.float64]]:
-    """Queries with a varying number of variants of each kind, and coarse similarities, so that there are ties."""
-    rng = np.random.default_rng(seed)
-    places = [
-        (q, kind) for q in range(queries) for kind in KINDS for _ in range(rng.integers(0, 4))
-    ]
-    pairs = pd.DataFrame(
-        [(f"q{q}", f"own {q}", kind) for q, kind in places], columns=["query_id", "own", "kind"]
-    )
-    own = rng.integers(2, 9, queries)[[q for q, _ in places]] / 8
-    return pairs, own, rng.integers(0, 8, len(places)) / 8
-
-
-def slow(
-    pairs: pd.DataFrame, own: NDArray[np.float64], other: NDArray[np.float64]
-) -> tuple[float, float]:
-    """Both numbers by their definition, AUC from scikit-learn."""
-    by_query: dict[str, list[float]] = {}
-    positives: dict[tuple[str, str], float] = {}
-    for i, (query, document) in enumerate(zip(pairs.query_id, pairs.own, strict=True)):
-        positives[query, document] = own[i]
-        by_query.setdefault(query, []).append(
-            1.0 if own[i] > other[i] else 0.5 if own[i] == other[i] else 0.0
-        )
-    truth = [1] * len(positives) + [0] * len(other)
-    auc = roc_auc_score(truth, [*positives.values(), *other])
-    return float(auc), float(np.mean([np.mean(shares) for shares in by_query.values()]))
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_both_numbers_are_those_of_their_definition(seed: int) -> None:
-    pairs, own, other = random_pairs(seed)
-    found = module.factuality(pairs, own, other, seed=1, resamples=200)
+    """Queries with a varying number of variants of each kind, and ties; AUC of scikit-learn."""
+    rng = np.random.default_rng(seed)
+    rows = [(q, kind) for q in range(12) for kind in KINDS for _ in range(rng.integers(0, 4))]
+    table = pd.DataFrame(rows, columns=["query", "kind"])
+    table["own_similarity"] = rng.integers(2, 9, 12)[table["query"]] / 8
+    table["variant"] = rng.integers(0, 8, len(table)) / 8
+    pairs = table.assign(query_id=table["query"].map("q{}".format), own="own")
+    scores = (table.own_similarity.to_numpy(), table.variant.to_numpy())
+    found = module.factuality(pairs, *scores, seed=1, resamples=200)
     for kind, row in found.iterrows():
-        mask = (
-            (pairs.kind != COUNTERPART) if kind == module.ALL else (pairs.kind == kind)
-        ).to_numpy()
-        auc, paired = slow(pairs[mask], own[mask], other[mask])
-        assert (row.auc, row.paired) == (pytest.approx(auc), pytest.approx(paired))
+        mask = table.kind != COUNTERPART if kind == module.ALL else table.kind == kind
+        rows_of_kind = table[mask]
+        own = rows_of_kind.drop_duplicates("query").own_similarity
+        truth = [1] * len(own) + [0] * len(rows_of_kind)
+        assert row.auc == pytest.approx(roc_auc_score(truth, [*own, *rows_of_kind.variant]))
+        difference = rows_of_kind.own_similarity - rows_of_kind.variant
+        shares = ((np.sign(difference) + 1) / 2).groupby(rows_of_kind["query"]).mean()
+        assert row.paired == pytest.approx(shares.mean())
         assert row.auc_low <= row.auc <= row.auc_high
         assert row.paired_low <= row.paired <= row.paired_high
-        assert (row.queries, row.variants) == (pairs[mask].query_id.nunique(), mask.sum())
+        assert (row.queries, row.variants) == (len(shares), mask.sum())
 
 
 IDS = ["paris1", "paris2", "rome1", "rome_paris", "weather"]
 
 
 def cities() -> KnowledgeGraph:
-    entities = pd.DataFrame(
-        {
-            "uri": ["u:paris", "u:rome"],
-            "label": ["Paris", "Rome"],
-            "types": ['["City"]', '["Town"]'],
-        }
-    )
-    facts = pd.DataFrame(
-        [
-            ("paris1", "u:paris", "in", "France"),
-            ("paris2", "u:paris", "mayor", "Anne"),
-            ("rome1", "u:rome", "in", "Italy"),
-            ("rome_paris", "u:rome", "twin", "u:paris"),
-            ("rome_paris", "u:rome", "in", "Italy"),
-            ("rome_paris", "u:paris", "in", "France"),
-        ],
-        columns=["document_id", "head", "relation", "tail"],
-    )
+    entities = pd.DataFrame({"uri": ["u:paris", "u:rome"], "label": ["Paris", "Rome"]})
+    entities["types"] = ['["City"]', '["Town"]']
+    rows = [
+        ("paris1", "u:paris", "in", "France"),
+        ("paris2", "u:paris", "mayor", "Anne"),
+        ("rome1", "u:rome", "in", "Italy"),
+        ("rome_paris", "u:rome", "twin", "u:paris"),
+        ("rome_paris", "u:rome", "in", "Italy"),
+        ("rome_paris", "u:paris", "in", "France"),
+    ]
+    facts = pd.DataFrame(rows, columns=["document_id", "head", "relation", "tail"])
     return KnowledgeGraph.from_tables(entities, facts[["head", "relation", "tail"]], facts, IDS)
 
 
 def run_of(**rankings: list[str]) -> pd.DataFrame:
-    rows = [
-        (q, d, rank) for q, documents in rankings.items() for rank, d in enumerate(documents, 1)
-    ]
-    return pd.DataFrame(rows, columns=["query_id", "document_id", "rank"])
+    table = pd.DataFrame({"query_id": list(rankings), "document_id": list(rankings.values())})
+    table = table.explode("document_id", ignore_index=True).dropna()
+    return table.assign(rank=table.groupby("query_id").cumcount() + 1)
 
 
 def qrels_of(**documents: str) -> pd.DataFrame:
