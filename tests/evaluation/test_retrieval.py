@@ -19,27 +19,22 @@ def labels(*pairs: tuple[str, str]) -> pd.DataFrame:
     return pd.DataFrame(pairs, columns=["query_id", "document_id"]).assign(relevance=1)
 
 
+def exact(ranking: Ranking, count: int) -> pd.DataFrame:
+    """The run of a search that ranks all documents in the order of the corpus."""
+    documents = np.tile(np.arange(count, dtype=np.int32), (len(ranking.query_ids), 1))
+    scores = -documents.astype(np.float32)
+    return ranking.run(lambda depth: Ranked(documents[:, :depth], scores[:, :depth]))
+
+
 def test_a_query_does_not_find_itself_and_the_depth_is_kept() -> None:
     # d0 is a document; d1 has only its id from one; d2 is labelled relevant to itself; q has the
     # text of d3.
     asked = queries(d0="d0", d1="", d2="d2", q="d3")
-    ranking = Ranking.of(
-        asked,
-        labels(("d0", "d4"), ("d2", "d2"), ("q", "d5")),
-        pd.DataFrame({"document_id": IDS}),
-        depth=10,
-    )
-    documents = np.tile(np.arange(20, dtype=np.int32), (4, 1))
-    scores = -documents.astype(np.float32)
-    found = ranking.run(lambda count: Ranked(documents[:, :count], scores[:, :count])).groupby(
-        "query_id", sort=False
-    )
-    assert found.document_id.agg(list).to_dict() == {
-        "d0": IDS[1:11],
-        "d1": IDS[:10],
-        "d2": IDS[:10],
-        "q": IDS[:10],
-    }
+    qrels = labels(("d0", "d4"), ("d2", "d2"), ("q", "d5"))
+    ranking = Ranking.of(asked, qrels, pd.DataFrame({"document_id": IDS}), depth=10)
+    found = exact(ranking, 20).groupby("query_id", sort=False)
+    others = dict.fromkeys(["d1", "d2", "q"], IDS[:10])
+    assert found.document_id.agg(list).to_dict() == {"d0": IDS[1:11]} | others
     assert found["rank"].agg(list).tolist() == [list(range(1, 11))] * 4
 
 
@@ -48,9 +43,7 @@ def test_a_query_that_has_copies_is_a_result_where_one_of_them_is_relevant() -> 
     corpus = pd.DataFrame({"document_id": IDS[:5], "copy_of": ["d0", "d0", "d2", "d2", "d4"]})
     asked = queries(d0="d0", d3="d3")
     ranking = Ranking.of(asked, labels(("d0", "d1"), ("d3", "d4")), corpus, depth=5)
-    documents = np.tile(np.arange(5, dtype=np.int32), (2, 1))
-    scores = -documents.astype(np.float32)
-    measured = ranking.run(lambda count: Ranked(documents[:, :count], scores[:, :count]))
+    measured = exact(ranking, 5)
     given = ranking.of_documents(measured[["query_id", "document_id", "score"]], corpus)
     for run in (measured, given):
         found = run.groupby("query_id").document_id.agg(list).to_dict()

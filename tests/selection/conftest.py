@@ -19,20 +19,20 @@ def with_lists(rows: TrainingRows | pd.DataFrame) -> pd.DataFrame:
 
 def named(*steps: Any) -> dict[str, Any]:
     """Steps of a recipe, of which some are given by their names alone."""
-    found: dict[str, Any] = {}
+    params: dict[str, Any] = {}
     for item in steps:
-        found |= {item: {}} if isinstance(item, str) else item
-    return found
+        params |= {item: {}} if isinstance(item, str) else item
+    return params
 
 
 def candidates(
     columns: dict[str, Any], own: dict[str, Any] | None = None, source: Any = 1
 ) -> Candidates:
-    """Queries q0, q1, … with the candidates 0, 1, … of these measurements, and a positive each, 10,000, of its own."""
+    """Queries q0, q1, … with the candidates 0, 1, … of these measurements, and a positive each."""
     values = {name: np.atleast_2d(np.array(column, np.float32)) for name, column in columns.items()}
     shape = next(iter(values.values())).shape
     positive = {
-        name: np.reshape(np.array(value, np.float32), (-1, 1))
+        name: np.zeros((shape[0], 1), np.float32) + np.reshape(value, (-1, 1))
         for name, value in (own or {}).items()
     }
     return Candidates(
@@ -40,11 +40,7 @@ def candidates(
         positives=np.full((shape[0], 1), 10_000, np.int32),
         documents=np.tile(np.arange(shape[1], dtype=np.int32), (shape[0], 1)),
         source=np.zeros(shape, np.uint8) + np.array(source, np.uint8),
-        columns=values,
-        positive_columns={
-            name: np.broadcast_to(value, (shape[0], 1)).copy() for name, value in positive.items()
-        },
-    )
+    ).with_columns(values, positive)
 
 
 def apply(
@@ -75,9 +71,8 @@ def make_block(
     rng = np.random.default_rng(seed)
     documents = np.stack([rng.permutation(200)[:width] for _ in range(queries)]).astype(np.int32)
     filled = np.arange(width) < rng.integers(0, width + 1, queries)[:, None]
-    positives = np.stack([POSITIVE + np.arange(queries), np.full(queries, PADDING)], axis=1).astype(
-        np.int32
-    )
+    positives = np.full((queries, 2), PADDING, np.int32)
+    positives[:, 0] = POSITIVE + np.arange(queries)
     positives[::2, 1] = POSITIVE + 500
     known = positives != PADDING
 
@@ -85,7 +80,7 @@ def make_block(
         return np.where(~of | (rng.random(of.shape) < missing), np.nan, values).astype(np.float32)
 
     low, high = (-2.0, 0.5) if negative_scores else (0.0, 1.0)
-    shape = filled.shape
+    shape, ranks = filled.shape, np.arange(1.0, width + 1)
     return Candidates(
         query_ids=np.array([f"q{i}" for i in range(queries)]),
         positives=positives,
@@ -93,9 +88,7 @@ def make_block(
         source=np.where(filled, rng.choice([1, 2, 3, 8], shape), 0).astype(np.uint8),
         columns={
             "dense": column(rng.uniform(low, high, shape)),
-            "dense_rank": column(
-                rng.permuted(np.tile(np.arange(1.0, width + 1), (queries, 1)), axis=1)
-            ),
+            "dense_rank": column(rng.permuted(np.tile(ranks, (queries, 1)), axis=1)),
             "bm25": column(rng.gamma(2, 3, shape)),
             "p_relevant": column(rng.random(shape), missing=0.2),
             "p_evidence": column(rng.random(shape) ** 4, missing=0.1),
