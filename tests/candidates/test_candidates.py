@@ -16,20 +16,17 @@ from anmi.errors import AnmiError
 from anmi.ragged import read_table
 
 Row = tuple[list[int], list[int]]
-ROWS = st.lists(
-    st.tuples(
-        st.lists(st.integers(0, 30), max_size=3, unique=True),
-        st.lists(st.integers(31, 90), max_size=6, unique=True),
-    ),
-    max_size=6,
+DOCUMENTS = (
+    st.lists(st.integers(low, high), max_size=size, unique=True)
+    for low, high, size in ((0, 30, 3), (31, 90, 6))
 )
+ROWS = st.lists(st.tuples(*DOCUMENTS), max_size=6)
 
 
-def ragged(rows: list[list[int]], width: int | None = None) -> np.ndarray:
-    width = max(map(len, rows), default=0) if width is None else width
-    return np.array([row + [PADDING] * (width - len(row)) for row in rows], np.int32).reshape(
-        len(rows), width
-    )
+def ragged(rows: list[list[int]]) -> np.ndarray:
+    width = max(map(len, rows), default=0)
+    padded = [row + [PADDING] * (width - len(row)) for row in rows]
+    return np.array(padded, np.int32).reshape(len(rows), width)
 
 
 def block_of(rows: list[Row], **changes: object) -> Candidates:
@@ -41,44 +38,36 @@ def block_of(rows: list[Row], **changes: object) -> Candidates:
         "positives": positives,
         "documents": documents,
         "source": np.where(filled, 1 + documents % 3, 0).astype(np.uint8),
-        "columns": {"dense": np.where(filled, documents / 100, np.nan).astype(np.float32)},
-        "positive_columns": {
-            "dense": np.where(positives >= 0, positives / 100, np.nan).astype(np.float32)
-        },
+        "columns": {"dense": np.where(filled, documents / 100, np.nan)},
+        "positive_columns": {"dense": np.where(positives >= 0, positives / 100, np.nan)},
         "query_columns": {"rank": np.arange(len(rows), dtype=np.float32)},
         "verdict": np.where(filled, documents % 3, 0).astype(np.int16),
         "weight": np.where(filled, documents / 200, 0).astype(np.float32),
         "query_verdict": (np.arange(len(rows)) % 2 * 2).astype(np.int16),
         "legend": ("open", "negative", "denoise"),
     }
-    return Candidates(**(fields | changes))  # type: ignore[arg-type]
+    fields |= changes
+    measured = [fields.pop(name) for name in ("columns", "positive_columns", "query_columns")]
+    return Candidates(**fields).with_columns(*measured)  # type: ignore[arg-type]
 
 
 def contents(block: Candidates) -> list[object]:
     """Everything a block says, row by row, free of how it is padded."""
+
+    def measured(columns: dict[str, np.ndarray], row: int, mask: np.ndarray) -> list[object]:
+        plain = {name: np.nan_to_num(values[row], nan=-9) for name, values in columns.items()}
+        return [(name, values[mask].tolist()) for name, values in sorted(plain.items())]
+
     rows: list[object] = []
-    for i in range(len(block)):
+    for i, query_id in enumerate(block.query_ids.tolist()):
         filled, known = block.filled[i], block.positives[i] != PADDING
-        rows.append(
-            (
-                str(block.query_ids[i]),
-                block.positives[i][known].tolist(),
-                block.documents[i][filled].tolist(),
-                block.source[i][filled].tolist(),
-                [block.legend[code] for code in block.verdict[i][filled]],
-                block.weight[i][filled].tolist(),
-                block.legend[block.query_verdict[i]],
-                {
-                    name: np.nan_to_num(c[i][filled], nan=-9).tolist()
-                    for name, c in sorted(block.columns.items())
-                },
-                {
-                    name: np.nan_to_num(c[i][known], nan=-9).tolist()
-                    for name, c in sorted(block.positive_columns.items())
-                },
-                {name: float(c[i]) for name, c in sorted(block.query_columns.items())},
-            )
-        )
+        of_candidates = [block.documents, block.source, block.weight]
+        verdicts = [block.legend[code] for code in block.verdict[i][filled]]
+        row: list[object] = [query_id, block.positives[i][known].tolist(), verdicts]
+        row += [values[i][filled].tolist() for values in of_candidates]
+        row += [block.legend[block.query_verdict[i]], measured(block.columns, i, filled)]
+        row += [measured(block.positive_columns, i, known), measured(block.query_columns, i, ...)]
+        rows.append(row)
     return rows
 
 
@@ -103,26 +92,16 @@ def test_padding_inside_a_row_is_closed_up_for_all_columns_alike() -> None:
 
 
 def test_the_first_verdict_stands() -> None:
-    block = block_of(
-        [([1], [40, 41, 42])],
-        verdict=np.zeros((1, 3), np.int16),
-        query_verdict=np.zeros(1, np.int16),
-    )
-    block = block.rejected("margin", np.array([[True, False, False]]))
-    block = block.rejected("denoise", np.array([[True, True, False]]))
-    assert [block.legend[code] for code in block.verdict[0]] == ["margin", "denoise", "open"]
-    assert block.undecided.tolist() == [[False, False, True]]
-
-
-def test_a_dropped_query_keeps_its_first_reason_and_its_candidates_are_left_alone() -> None:
-    rows: list[Row] = [([1], [40]), ([2], [50])]
-    block = block_of(rows, verdict=np.zeros((2, 1), np.int16), query_verdict=np.zeros(2, np.int16))
-    block = block.dropped("consistency", np.array([True, False])).dropped(
-        "min_negatives", np.array([True, True])
-    )
-    assert [block.legend[code] for code in block.query_verdict] == ["consistency", "min_negatives"]
-    block = block.rejected("x", np.ones((2, 1), bool))
-    assert not block.verdict.any() and not block.undecided.any()
+    rows: list[Row] = [([1], [40, 41]), ([2], [50, 51])]
+    block = block_of(rows, verdict=np.zeros((2, 2), "i2"), query_verdict=np.zeros(2, "i2"))
+    block = block.rejected("margin", np.array([[True, False], [False, False]]))
+    block = block.dropped("consistency", np.array([False, True]))
+    block = block.dropped("min_negatives", np.array([False, True]))
+    block = block.rejected("denoise", np.ones((2, 2), bool))
+    names = [[block.legend[code] for code in row] for row in block.verdict.tolist()]
+    assert names == [["margin", "denoise"], ["open", "open"]], "a dropped query is left alone"
+    assert [block.legend[code] for code in block.query_verdict] == ["open", "consistency"]
+    assert not block.undecided.any()
 
 
 @given(ROWS, ROWS)
@@ -130,19 +109,14 @@ def test_stacking_keeps_every_row_whatever_the_widths_and_legends(
     first: list[Row], second: list[Row]
 ) -> None:
     a = block_of(first)
-    b = block_of(
-        second,
-        legend=("open", "negative", "margin"),
-        query_columns={"rank": np.zeros(len(second), "f4")},
-    )
+    b = block_of(second, legend=("open", "negative", "margin"))
     assert contents(Candidates.concatenate([a, b])) == contents(a) + contents(b)
 
 
 def on_disk(blocks: list[Candidates], folder: Path) -> CandidateShards:
     folder.mkdir()
-    return CandidateShards.read(
-        [folder / part.name for part in CandidateShards.of(blocks).save(folder)]
-    )
+    parts = CandidateShards.of(blocks).save(folder)
+    return CandidateShards.read([folder / part.name for part in parts])
 
 
 def test_shards_can_be_read_in_part(tmp_path: Path) -> None:
@@ -152,11 +126,8 @@ def test_shards_can_be_read_in_part(tmp_path: Path) -> None:
     for shards in (on_disk([block], tmp_path / "shards"), CandidateShards.of([block])):
         for _ in range(2):
             (part,) = shards.only("elo")
-            assert (
-                set(part.columns) == {"elo"}
-                and not part.positive_columns
-                and not part.query_columns
-            )
+            assert set(part.columns) == {"elo"}
+            assert not part.positive_columns and not part.query_columns
             np.testing.assert_array_equal(part.documents, block.documents)
             np.testing.assert_array_equal(part.of_kind("unsafe"), block.of_kind("unsafe"))
             assert part.rules == block.rules
@@ -182,11 +153,8 @@ class Measure:
             return np.where((documents >= 0) & (documents % 3 > 0), documents * self.factor, np.nan)
 
         number = np.array([int(query[1:]) for query in block.query_ids.tolist()], np.float32)
-        return block.with_columns(
-            {self.name: of(block.documents)},
-            {self.name: of(block.positives)},
-            {f"{self.name}_of_query": number},
-        )
+        measured = ({self.name: of(values)} for values in (block.documents, block.positives))
+        return block.with_columns(*measured, {f"{self.name}_of_query": number})
 
 
 A, B, C = (Measure(name, factor) for name, factor in zip(NAMES, (0.5, 2.0, 4.0), strict=True))
@@ -202,12 +170,8 @@ def saved(shards: CandidateShards) -> list[bytes]:
     """What a stage would save: the stored form, in which widths of padding and orders of columns do not count."""
 
     def ordered(block: Candidates) -> Candidates:
-        return block.only(()).with_columns(
-            *(
-                dict(sorted(of.items()))
-                for of in (block.columns, block.positive_columns, block.query_columns)
-            )
-        )
+        kinds = (block.columns, block.positive_columns, block.query_columns)
+        return block.only(()).with_columns(*(dict(sorted(kind.items())) for kind in kinds))
 
     return [ordered(Candidates.from_table(read_table(part))).to_bytes() for part in shards.parts()]
 
@@ -266,9 +230,7 @@ def test_columns_of_other_candidates_are_refused_in_one_sentence(
     candidates = CandidateShards.of([whole])
     added = add_columns(IN_PROCESS, A, candidates)
     moved = CandidateShards.of([change(whole)]).joined(added)
-    with pytest.raises(
-        AnmiError, match=r'^"a" was measured for other candidates than those it was to be .* run'
-    ):
+    with pytest.raises(AnmiError, match='"a" was measured for other candidates'):
         moved.whole() if alone else [*map_blocks(IN_PROCESS, Same(), moved.only("a")).parts()]
 
 
@@ -278,9 +240,7 @@ def test_another_number_of_shards_is_refused_in_one_sentence(more: int) -> None:
     added = add_columns(IN_PROCESS, A, CandidateShards.of(blocks[: 2 + more]))
     joined = CandidateShards.of(blocks[:2]).joined(added)
     for read in (lambda: [*joined], lambda: [*joined.layers()]):
-        with pytest.raises(
-            AnmiError, match="not of the same number of shards: run the stages of mining again"
-        ):
+        with pytest.raises(AnmiError, match="not of the same number of shards"):
             read()
 
 

@@ -44,15 +44,9 @@ class Projected:
         if item == 0:
             # Until the other worker, who may still be starting, had its turn.
             time.sleep(3)
-        values = self.matrix @ np.random.default_rng(item).standard_normal(
-            self.matrix.shape[1], np.float32
-        )
-        return (
-            values.tobytes(),
-            os.getpid(),
-            self.matrix.flags.writeable,
-            os.environ.get("OMP_NUM_THREADS", ""),
-        )
+        vector = np.random.default_rng(item).standard_normal(self.matrix.shape[1], np.float32)
+        product, threads = (self.matrix @ vector).tobytes(), os.environ.get("OMP_NUM_THREADS", "")
+        return product, os.getpid(), self.matrix.flags.writeable, threads
 
 
 class DiesOnce:
@@ -80,15 +74,12 @@ def ray(request: pytest.FixtureRequest) -> None:
 def test_results_come_in_order_with_the_bytes_of_one_process(engine: EngineParams) -> None:
     function = Projected(np.random.default_rng(0).standard_normal((700, 501), np.float32))
     found = list(map_shards(engine, function, range(30)))
-    assert [row[0] for row in found] == [
-        row[0] for row in map_shards(IN_PROCESS, function, range(30))
-    ]
+    expected = [row[0] for row in map_shards(IN_PROCESS, function, range(30))]
+    assert [row[0] for row in found] == expected
     workers = {row[1] for row in found}
     assert len(workers) == 2 and os.getpid() not in workers
     assert {row[3] for row in found} == {"1"}
-    assert not any(row[2] for row in found), (
-        "arrays are mapped, so no worker can change what the others see"
-    )
+    assert not any(row[2] for row in found), "no worker can change what the others see"
 
 
 @ON_BOTH
@@ -146,12 +137,8 @@ def of_a_network(item: int) -> tuple[int, int, str, bytes]:
 
     time.sleep(0.05)
     values = torch.rand(200, 300, generator=torch.Generator().manual_seed(item))
-    return (
-        os.getpid(),
-        torch.get_num_threads(),
-        threading.current_thread().name,
-        (values @ values.T).numpy().tobytes(),
-    )
+    product = (values @ values.T).numpy().tobytes()
+    return os.getpid(), torch.get_num_threads(), threading.current_thread().name, product
 
 
 def of_numpy(item: int) -> tuple[int, int, str, bytes]:
@@ -189,7 +176,5 @@ def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_cluster_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pytest.importorskip("ray"), "is_initialized", lambda: False)
     nowhere = EngineParams(kind="ray", ray=RayParams(address="127.0.0.1:1"))
-    with pytest.raises(
-        AnmiError, match=r"no Ray can be reached at engine\.ray\.address 127\.0\.0\.1:1 \("
-    ):
+    with pytest.raises(AnmiError, match=r"engine\.ray\.address 127\.0\.0\.1:1 \("):
         list(map_shards(nowhere, abs, [1]))
