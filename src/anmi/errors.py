@@ -15,7 +15,8 @@ from typing import Any, Final
 # slash are a port.
 _USER: Final = re.compile(r"""(?<=//)[^\s/@:'"<>]*(?::(?!\d{1,5}/)[^\s'"<>]*)?@""")
 _SIGNED: Final = re.compile(
-    r"""([?&;][\w.-]*(?:key|token|secret|passw(?:or)?d|sig|signature|credential|auth)=)[^&;\s"'<>]+""",
+    r"([?&;][\w.-]*(?:key|token|secret|passw(?:or)?d|sig|signature|credential|auth)=)"
+    r"""[^&;\s"'<>]+""",
     re.IGNORECASE,
 )
 _LONGEST: Final = 1200

@@ -61,8 +61,10 @@ def stream(seed: int, step: str, query_id: str = "") -> np.random.Generator:
 
 def _multiply(a: np.uint64, b: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """High and low words of the 128-bit product, from four 32-bit products."""
-    a_low, a_high = a & _LOW, a >> _HALF
-    b_low, b_high = b & _LOW, b >> _HALF
+    a_low = a & _LOW
+    a_high = a >> _HALF
+    b_low = b & _LOW
+    b_high = b >> _HALF
     low = a_low * b_low
     middle = a_high * b_low + (low >> _HALF)
     cross = a_low * b_high + (middle & _LOW)
@@ -101,7 +103,8 @@ def uniform(
             high0, low0 = _multiply(_MULTIPLIERS[0], c0)
             high1, low1 = _multiply(_MULTIPLIERS[1], c2)
             c0, c1, c2, c3 = high1 ^ c1 ^ k0, low1, high0 ^ c3 ^ k1, low0
-            k0, k1 = k0 + _WEYL[0], k1 + _WEYL[1]
+            k0 = k0 + _WEYL[0]
+            k1 = k1 + _WEYL[1]
         result: NDArray[np.float64] = (c0 >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return result
 
@@ -143,9 +146,11 @@ def cut(
     numpy.ndarray
         ``train``, ``dev`` or ``test`` for every text; equal texts get the same.
     """
-    place = position(seed, "split", texts)
+    positions = position(seed, "split", texts)
     return np.select(
-        [place < test_share, place < test_share + dev_share], ["test", "dev"], default="train"
+        [positions < test_share, positions < test_share + dev_share],
+        ["test", "dev"],
+        default="train",
     )
 
 

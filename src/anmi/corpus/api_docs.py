@@ -27,16 +27,9 @@ from anmi.corpus.types import ENTITY_COLUMNS, Options, RawCollection
 
 PACKAGES: Final = ("numpy", "scipy", "pandas", "sklearn")
 # Parts of a package that are importable yet not meant for its users.
-_INTERNAL: Final = {
-    "conftest",
-    "distutils",
-    "experimental",
-    "externals",
-    "f2py",
-    "setup",
-    "testing",
-    "tests",
-}
+_INTERNAL: Final = frozenset(
+    ["conftest", "distutils", "experimental", "externals", "f2py", "setup", "testing", "tests"]
+)
 # pandas keeps its implementation in modules without an underscore; what is public is in the top
 # module.
 _TOP_ONLY: Final = frozenset({"pandas"})
@@ -285,11 +278,5 @@ def _resolve(written: str, item: PublicObject, names: Mapping[str, str]) -> str 
     scopes = [".".join(scope[:length]) for length in range(len(scope), 0, -1)]
     head, _, tail = written.partition(".")
     candidates = [*(f"{prefix}.{written}" for prefix in [*scopes, item.module]), written]
-    return next(
-        (
-            names[name]
-            for name in [*candidates, f"{_SHORT.get(head, head)}.{tail}"]
-            if name in names
-        ),
-        None,
-    )
+    candidates.append(f"{_SHORT.get(head, head)}.{tail}")
+    return next((names[name] for name in candidates if name in names), None)

@@ -44,6 +44,7 @@ header hgroup hr
 html main ol p pre section summary table tbody tfoot thead ul
 """
 _BLOCKS: Final = _HEADINGS | _TIGHT | set(_BLOCK_TAGS.split())
+_TAG_TEXTS: Final = {"br": "\n", "td": " ", "th": " "}
 # What no reader of the page reads, and the menus of every page of a site.
 _UNREAD_TAGS: Final = (
     "button footer head iframe nav noscript object script select style svg template textarea"
@@ -256,10 +257,13 @@ def _markdown() -> MarkdownIt:
         root = _parsed(tokens[place].content)
         return "" if root is None else etree.tostring(root, method="html", encoding="unicode")
 
+    def line_break(tokens: Sequence[Token], place: int, *_: Any) -> str:
+        # Who writes of a <select> may not have thought of the marks of code.
+        return "<br>" if tokens[place].content.startswith("<br") else ""
+
     reader.core.ruler.at("inline", inline)
-    # Who writes of a <select> may not have thought of the marks of code.
-    line_break: Any = lambda tokens, place, *_: "<br>" * tokens[place].content.startswith("<br")  # noqa: E731
-    reader.renderer.rules |= {"html_block": closed, "html_inline": line_break}  # type: ignore[attr-defined]
+    rules: dict[str, Any] = {"html_block": closed, "html_inline": line_break}
+    reader.renderer.rules |= rules  # type: ignore[attr-defined]
     return reader
 
 
@@ -314,12 +318,7 @@ def _html_blocks(source: str) -> tuple[str, list[_Block]]:
                 end_block("" if starts else tag)
             preformatted += (tag == "pre") * (1 if starts else -1)
             if starts:
-                parts += {
-                    "br": ["\n"],
-                    "td": [" "],
-                    "th": [" "],
-                    "img": [element.get("alt") or ""],
-                }.get(tag, [])
+                parts.append(element.get("alt") or "" if tag == "img" else _TAG_TEXTS.get(tag, ""))
         text = (element.text if starts else element.tail) or ""
         parts.append(text if preformatted else _BLANKS.sub(" ", text))
     end_block("")

@@ -227,18 +227,15 @@ def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[st
     same = dict(zip(duplicates["document_id"], duplicates["other_id"], strict=True))
     if corpus is None or "parent" not in corpus or not same:
         return same
-    some = corpus[among(corpus["document_id"], [*same, *same.values()])]
-    passages = corpus[among(corpus["parent"], some["parent"])]
+    repeated = corpus[among(corpus["document_id"], [*same, *same.values()])]
+    passages = corpus[among(corpus["parent"], repeated["parent"])]
     firsts = passages["document_id"].map(same).fillna(passages["document_id"])
-    texts_of: dict[str, list[str]] = {}
-    for document, text in zip(passages["parent"], firsts, strict=True):
-        texts_of.setdefault(document, []).append(text)
-    first_of: dict[tuple[str, ...], str] = {}
-    first = {
-        document: first_of.setdefault(tuple(texts), document)
-        for document, texts in texts_of.items()
-    }
-    return {document: other for document, other in first.items() if document != other}
+    texts = firsts.groupby(passages["parent"], sort=False).agg(tuple)
+    first_documents = dict(zip(texts[::-1], texts.index[::-1], strict=True))
+    first_of_document = texts.map(first_documents)
+    is_copy = first_of_document != first_of_document.index
+    copied = first_of_document[is_copy]
+    return dict(zip(copied.index, copied, strict=True))
 
 
 def documents_of(corpus: pd.DataFrame) -> pd.Series:
@@ -292,7 +289,7 @@ def result_passages(corpus: pd.DataFrame) -> Int32s:
     """
     documents = documents_of(corpus)
     is_copy = (hits_of(corpus) != documents).to_numpy()
-    return np.where(is_copy, NO_RESULT, first_passages(documents)).astype(np.int32)
+    return np.where(is_copy, np.int32(NO_RESULT), first_passages(documents))
 
 
 def siblings(parents: pd.Series) -> Pairs:
