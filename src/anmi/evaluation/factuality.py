@@ -153,16 +153,19 @@ def factuality(
 
 
 def _row(
-    pairs: pd.DataFrame, own: Float64s, variant: Float64s, options: Mapping[str, Any]
+    pairs: pd.DataFrame,
+    own_similarity: Float64s,
+    variant_similarity: Float64s,
+    options: Mapping[str, Any],
 ) -> list[float]:
     query = pd.factorize(pairs.query_id)[0]
     # Every own document stands beside each of its variants, and counts once.
     is_first = ~pairs.duplicated(["query_id", "own"]).to_numpy()
-    scores = np.concatenate([own[is_first], variant])
+    scores = np.concatenate([own_similarity[is_first], variant_similarity])
     clusters = np.concatenate([query[is_first], query])
     is_own = np.arange(len(scores)) < is_first.sum()
     area = clustered_auc(scores, is_own, clusters, confidence=options["confidence"])
-    wins = (own > variant) + 0.5 * (own == variant)
+    wins = (np.sign(own_similarity - variant_similarity) + 1) / 2
     shares = np.bincount(query, wins) / np.bincount(query)
     # With one query there is nothing to resample.
     paired = interval(shares, **options) if len(shares) > 1 else (float(shares[0]), 0.0, 1.0)
