@@ -23,6 +23,7 @@ from anmi.training.sampling import SimAnsSampler
 
 OFF = Adaptation(low=0, high=0, direction="off")
 NONE = {"negatives": OFF, "weight": OFF, "temperature": OFF, "margin": OFF}
+ADDED = NONE | {"margin_is": "added"}
 T = 0.1
 
 
@@ -69,30 +70,23 @@ def by_hand(
 
 
 @pytest.mark.parametrize(
-    ("name", "low", "high", "direction", "expected", "more"),
+    ("name", "low", "high", "direction", "expected", "changes"),
     [
-        ("weight", 0.5, 1.5, "rising", lambda h: {"weight": 0.5 + h}, {}),
-        ("weight", 0.5, 1.5, "falling", lambda h: {"weight": 1.5 - h}, {}),
-        ("temperature", 0.5, 1, "falling", lambda h: {"t": T * (1 - h / 2)}, {}),
-        ("temperature", 0.5, 1, "rising", lambda h: {"t": T * (0.5 + h / 2)}, {}),
-        ("margin", 0.1, 0.5, "rising", lambda h: {"margin": 0.1 + 0.4 * h}, {}),
-        ("margin", 0.1, 0.5, "falling", lambda h: {"margin": 0.5 - 0.4 * h}, {}),
-        (
-            "margin",
-            0.1,
-            0.5,
-            "falling",
-            lambda h: {"margin": 0.4 * h - 0.5},
-            {"margin_is": "added"},
-        ),
+        ("weight", 0.5, 1.5, "rising", lambda h: {"weight": 0.5 + h}, NONE),
+        ("weight", 0.5, 1.5, "falling", lambda h: {"weight": 1.5 - h}, NONE),
+        ("temperature", 0.5, 1, "falling", lambda h: {"t": T * (1 - h / 2)}, NONE),
+        ("temperature", 0.5, 1, "rising", lambda h: {"t": T * (0.5 + h / 2)}, NONE),
+        ("margin", 0.1, 0.5, "rising", lambda h: {"margin": 0.1 + 0.4 * h}, NONE),
+        ("margin", 0.1, 0.5, "falling", lambda h: {"margin": 0.5 - 0.4 * h}, NONE),
+        ("margin", 0.1, 0.5, "falling", lambda h: {"margin": 0.4 * h - 0.5}, ADDED),
     ],
 )
 def test_each_adaptation_is_linear_in_hardness_in_its_direction(
-    name, low, high, direction, expected, more
+    name, low, high, direction, expected, changes
 ):
     hardness = [0.0, 0.25, 1.0]
-    change = {name: adaptation(low, high, direction)} | more
-    found = adaptive(**change)(*numbers(3), facts(hardness)).tolist()
+    changes = changes | {name: adaptation(low, high, direction)}
+    found = adaptive(**changes)(*numbers(3), facts(hardness)).tolist()
     assert found == pytest.approx([by_hand(0.5, 0.45, **expected(h)) for h in hardness], rel=1e-5)
 
 

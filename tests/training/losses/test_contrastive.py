@@ -65,20 +65,13 @@ def slow_debiased(positive, negatives, t, tau, form):
     return -math.log(mine / (mine + negative))
 
 
-@example(
-    positive=0.9375,
-    negatives=[(0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.84375, 0.375)],
-    t=0.21875,
-    tau=0.34375,
-    form="paraphrase",
-)
-@given(
-    positive=NEAR,
-    negatives=WEIGHTED,
-    t=st.floats(0.1, 1),
-    tau=st.floats(0, 0.5),
-    form=st.sampled_from(["source", "paraphrase"]),
-)
+FORM = st.sampled_from(["source", "paraphrase"])
+# The difference nearly cancels.
+HARD = [(0.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 2.0), (0.0, 3.0), (0.84375, 0.375)]
+
+
+@example(positive=0.9375, negatives=HARD, t=0.21875, tau=0.34375, form="paraphrase")
+@given(positive=NEAR, negatives=WEIGHTED, t=st.floats(0.1, 1), tau=st.floats(0, 0.5), form=FORM)
 def test_debiased_is_the_formula(positive, negatives, t, tau, form):
     temperature = Temperature(t).double()
     loss = contrastive.DebiasedContrastive(temperature, DebiasedOptions(tau_plus=tau, form=form))
