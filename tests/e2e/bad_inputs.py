@@ -415,7 +415,7 @@ FILES: Final = [
             ),
             "documents as numbers": (
                 lambda c: c.label("train", range(20), "q{i}\td{i}.0\t1"),
-                ("train.tsv line 2", '"d0.0"', "as they are written"),
+                ("train.tsv line 2", '"d0.0"', "as written"),
             ),
             "unknown queries": (
                 lambda c: c.label("test", range(20), "x{i}\td{i}\t1"),
@@ -433,7 +433,7 @@ FILES: Final = [
         {
             "no entities": (
                 lambda c: c.graph().remove("entities.jsonl"),
-                ("entities.jsonl", "put it there"),
+                ("entities.jsonl", "put them there"),
             ),
             "no triples": (lambda c: c.graph().remove("triples.tsv"), ("triples.tsv",)),
             "an entity twice": (

@@ -271,8 +271,12 @@ def _checked(values: NDArray[Any]) -> Float64s:
             "resampling needs the queries' values in one row, at least one, and got shape"
             f" {array.shape}"
         )
-    if not np.isfinite(array).all():
-        raise AnmiError("some values are not finite; leave those queries out or score them 0")
+    wrong = np.flatnonzero(~np.isfinite(array))
+    if len(wrong):
+        raise AnmiError(
+            f"{len(wrong)} of {len(array)} values are not finite, the first at place {wrong[0]};"
+            " leave those queries out or score them 0"
+        )
     return array
 
 

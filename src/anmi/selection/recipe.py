@@ -261,7 +261,9 @@ class RecipeBook(BaseModel):
             return value
         # Its results would be taken for theirs.
         if reused := [name for name in cls.reserved if name in value]:
-            raise ValueError(f"{reused[0]}: results use the name for another system")
+            raise ValueError(
+                f"{reused[0]}: results use the name for another system; call the recipe otherwise"
+            )
         return {name: inherited(name, value) for name in value}
 
     @model_validator(mode="after")
@@ -351,7 +353,8 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
     parent = str(recipe["extends"])
     chain = (*chain, name)
     if parent in chain:
-        raise ValueError(f"{name}: extends goes in a circle ({' → '.join((*chain, parent))})")
+        circle = " → ".join((*chain, parent))
+        raise ValueError(f"{name}: extends goes in a circle ({circle}); one must stand alone")
     if parent not in recipes:
         raise ValueError(
             f'{name}: extends "{parent}", which is no recipe; {nearest(parent, recipes)}'
@@ -419,7 +422,10 @@ def _sampler_problem(recipe: Recipe) -> str | None:
             f"no step draws its {recipe.negatives} negatives; end the steps with one of {samplers}"
         )
     if recipe.pool is not None and recipe.pool < recipe.negatives:
-        return f"a pool of {recipe.pool} cannot give {recipe.negatives} negatives a step"
+        return (
+            f"a pool of {recipe.pool} cannot give {recipe.negatives} negatives a step; enlarge it,"
+            " or leave it out"
+        )
     if drawing and drawing[0] + 1 < len(names):
         sampler, late_step = names[drawing[0] : drawing[0] + 2]
         return (
