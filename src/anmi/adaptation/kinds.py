@@ -114,7 +114,11 @@ def _taken(document: Document, start: int, end: int) -> View:
 
 
 def _drawn(
-    choices: Sequence[Any], kind: str, document: Document, count: int, seed: int
+    choices: Sequence[Any],
+    kind: str,
+    document: Document,
+    count: int,
+    seed: int,
 ) -> list[Any]:
     """Draw without replacement, by the document's own stream."""
     random = seeds.stream(seed, f"adaptation/{kind}", document.document_id)
@@ -218,13 +222,20 @@ def keyphrase(material: Material) -> Make:
     return make
 
 
-def _terms_in(text: str, terms: Terms, row: int, vocabulary: Sequence[str]) -> list[str]:
+def _terms_in(
+    text: str,
+    terms: Terms,
+    row: int,
+    vocabulary: Sequence[str],
+) -> list[str]:
     """Return the dictionary's terms that stand in the text, as often as there, by first place."""
     start, end = terms.counts.indptr[row : row + 2]
     lowered = unicodedata.normalize("NFC", text).lower()
     places = list[tuple[int, str, int]]()
     for column, count in zip(
-        terms.counts.indices[start:end].tolist(), terms.counts.data[start:end], strict=True
+        terms.counts.indices[start:end].tolist(),
+        terms.counts.data[start:end],
+        strict=True,
     ):
         name = vocabulary[column]
         if (place := lowered.find(name)) >= 0:

@@ -263,7 +263,10 @@ def make_pseudo_queries(
     disable = not (show_progress and kinds) or None
     progress = tqdm(documents, "pseudo-queries", unit="document", disable=disable)
     pseudo_queries = _asked(
-        zip(progress, splits[is_asked].tolist(), strict=True), makers, views, seed
+        zip(progress, splits[is_asked].tolist(), strict=True),
+        makers,
+        views,
+        seed,
     )
     reason = reasons(pseudo_queries, copies, filters or FilterOptions(), held_out, rank)
     pseudo_queries = pseudo_queries.assign(reason=reason, weight=1.0)
@@ -276,7 +279,10 @@ def make_pseudo_queries(
 
 
 def _asked(
-    documents: Iterable[tuple[Document, str]], makers: Mapping[str, Make], views: int, seed: int
+    documents: Iterable[tuple[Document, str]],
+    makers: Mapping[str, Make],
+    views: int,
+    seed: int,
 ) -> pd.DataFrame:
     """Return what documents, each with its split, ask: :data:`COLUMNS` without ``weight``.
 

@@ -106,7 +106,9 @@ def with_pseudo_tests(
     )
     empty: dict[Any, Any] = dict.fromkeys(queries.columns, "") | {"metadata": "{}", "mined": False}
     asked_queries = pd.DataFrame(empty, index=chosen.index)[[*queries.columns]].assign(
-        query_id=chosen.query_id, text=chosen.text, split=chosen.split
+        query_id=chosen.query_id,
+        text=chosen.text,
+        split=chosen.split,
     )
     labels = chosen[["query_id", "document_id"]].assign(relevance=1)
     if "split" in qrels:
@@ -148,7 +150,10 @@ def _non_overlapping(views: list[dict[Any, Any]], count: int) -> Iterator[dict[A
 
 
 def labels_used(
-    rows: pd.DataFrame, queries: pd.DataFrame, share: float, seed: int
+    rows: pd.DataFrame,
+    queries: pd.DataFrame,
+    share: float,
+    seed: int,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows and queries that a share of the labels leaves; test queries all stay.
 

@@ -63,7 +63,12 @@ def document_ranks(
     documents_of_terms = terms.saturated.T.tocsr()
     ranks = np.ones(len(pseudo_queries), np.int32)
     step = max(_LEAST_QUERIES, _CELLS // len(names))
-    for start in tqdm(range(0, len(ranks), step), "round trip", delay=2, disable=None):
+    for start in tqdm(
+        range(0, len(ranks), step),
+        "round trip",
+        delay=2,
+        disable=None,
+    ):
         rows = slice(start, start + step)
         queries = pseudo_queries.text.iloc[rows].tolist()
         positives = pseudo_queries.positive_text.iloc[rows].tolist()

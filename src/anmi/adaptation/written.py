@@ -124,7 +124,9 @@ class Writer:
             The endpoint refuses requests as such: wrong address, model or key.
         """
         is_chosen = choose(
-            [document.document_id for document in documents], self._budget, seed
+            [document.document_id for document in documents],
+            self._budget,
+            seed,
         ).tolist()
         chosen = [
             document

@@ -213,7 +213,12 @@ class Candidates:
         verdict = np.where(mask & self.undecided, np.int16(code), self.verdict)
         return replace(self, verdict=verdict, legend=legend, rules=rules)
 
-    def dropped(self, step: str, mask: Bools, rule: str = "") -> Candidates:
+    def dropped(
+        self,
+        step: str,
+        mask: Bools,
+        rule: str = "",
+    ) -> Candidates:
         """Return a block in which kept queries under ``mask`` [Q] carry the verdict ``step``."""
         legend, code, rules = self._code(step, Rule(rule))
         verdict = np.where(mask & (self.query_verdict == OPEN), np.int16(code), self.query_verdict)
@@ -234,7 +239,10 @@ class Candidates:
             return self
         code = np.array([legend.index(name) for name in self.legend], np.int16)
         return replace(
-            self, verdict=code[self.verdict], query_verdict=code[self.query_verdict], legend=legend
+            self,
+            verdict=code[self.verdict],
+            query_verdict=code[self.query_verdict],
+            legend=legend,
         )
 
     def take(self, rows: NDArray[Any] | slice) -> Candidates:
@@ -308,7 +316,11 @@ class Candidates:
         )
 
 
-def widened(values: NDArray[Any], width: int, padding: float = np.nan) -> NDArray[Any]:
+def widened(
+    values: NDArray[Any],
+    width: int,
+    padding: float = np.nan,
+) -> NDArray[Any]:
     """Return the first ``width`` columns of an array; those that it lacks are padding."""
     values = values[:, :width]
     return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=padding)
@@ -523,7 +535,9 @@ class ColumnShards:
     """
 
     def __init__(
-        self, parts: Callable[[], Iterable[Layer]] | None = None, files: Sequence[Path] = ()
+        self,
+        parts: Callable[[], Iterable[Layer]] | None = None,
+        files: Sequence[Path] = (),
     ) -> None:
         self.layers: Callable[[], Iterable[Layer]] = parts or (lambda: files)
         self._some = bool(parts or files)
@@ -553,7 +567,9 @@ class CandidateShards:
     """
 
     def __init__(
-        self, blocks: Callable[[], Iterable[Layer | Layers]], files: Sequence[Path] | None = None
+        self,
+        blocks: Callable[[], Iterable[Layer | Layers]],
+        files: Sequence[Path] | None = None,
     ) -> None:
         self._blocks = blocks
         self.files = files

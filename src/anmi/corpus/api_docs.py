@@ -245,10 +245,23 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     entities = [(name, name.rpartition(".")[2], to_json([kind])) for name, kind in kinds.items()]
     return RawCollection(
         # No title: the name would give the answer away.
-        table(document_id=names, title="", text=[item.body for item in objects], metadata=metadata),
-        table(query_id=names, text=[item.summary for item in objects], metadata=metadata),
+        table(
+            document_id=names,
+            title="",
+            text=[item.body for item in objects],
+            metadata=metadata,
+        ),
+        table(
+            query_id=names,
+            text=[item.summary for item in objects],
+            metadata=metadata,
+        ),
         table(query_id=names, document_id=names, relevance="1", split="train"),
-        pd.DataFrame(_triples(objects), columns=["head", "relation", "tail"], dtype="str"),
+        pd.DataFrame(
+            _triples(objects),
+            columns=["head", "relation", "tail"],
+            dtype="str",
+        ),
         same_text_is_equivalent=True,
         notes={
             "packages": {
@@ -272,7 +285,11 @@ def _triples(objects: list[PublicObject]) -> list[tuple[str, str, str]]:
     return list(triples)
 
 
-def _resolve(written: str, item: PublicObject, names: Mapping[str, str]) -> str | None:
+def _resolve(
+    written: str,
+    item: PublicObject,
+    names: Mapping[str, str],
+) -> str | None:
     """Look a name up as Sphinx would: beside the object, in the modules around it, as it is."""
     scope = item.name.split(".")[:-1]
     scopes = [".".join(scope[:length]) for length in range(len(scope), 0, -1)]

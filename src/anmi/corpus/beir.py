@@ -107,7 +107,11 @@ def read_beir(location: str, options: Options) -> RawCollection:
     )
 
 
-def _first(folder: Path, names: Iterable[str], endings: Sequence[str]) -> Path | None:
+def _first(
+    folder: Path,
+    names: Iterable[str],
+    endings: Sequence[str],
+) -> Path | None:
     """Return the first file that exists, or is a link."""
     places = (folder / f"{name}{ending}" for name in names for ending in endings)
     return next((path for path in places if path.is_symlink() or path.exists()), None)
@@ -195,7 +199,11 @@ def _places(header: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(map(plain.index, columns)) if all(columns) else ()
 
 
-def labels_of(path: Path, rows: Iterable[Row], split: str) -> pd.DataFrame:
+def labels_of(
+    path: Path,
+    rows: Iterable[Row],
+    split: str,
+) -> pd.DataFrame:
     """Return the labels of rows with the columns that :func:`read_qrels` knows."""
     labels = []
     for line, values in rows:
@@ -208,7 +216,11 @@ def labels_of(path: Path, rows: Iterable[Row], split: str) -> pd.DataFrame:
     return _table(path, labels, split)
 
 
-def _table(path: Path, rows: Sequence[tuple[int, Sequence[Any]]], split: str) -> pd.DataFrame:
+def _table(
+    path: Path,
+    rows: Sequence[tuple[int, Sequence[Any]]],
+    split: str,
+) -> pd.DataFrame:
     """Return labels whose ids have no blanks around them, as those of texts have none."""
     if not rows and split != "dev":
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
@@ -362,7 +374,10 @@ def read_hf(location: str, options: Options) -> RawCollection:
                     f" hf:{name}:{languages[0]}"
                 )
             return _hf_pairs(
-                location, name, _of_splits(location, _load(name, config), split), options
+                location,
+                name,
+                _of_splits(location, _load(name, config), split),
+                options,
             )
 
         def texts(config_name: str, kind: str) -> pd.DataFrame:
@@ -392,14 +407,21 @@ def _names(splits: Mapping[str, tuple[str, Any]]) -> dict[str, str]:
     return {split: name for split, (name, _) in splits.items()}
 
 
-def _config(configs: Sequence[str], prefix: str, part: str) -> str | None:
+def _config(
+    configs: Sequence[str],
+    prefix: str,
+    part: str,
+) -> str | None:
     """Return the configuration that holds a part of a collection, one with the prefix first."""
     candidates = (f"{prefix}-{part}", f"{part}-{prefix}", part)
     return next((candidate for candidate in candidates if candidate in configs), None)
 
 
 def _hf_pairs(
-    location: str, name: str, splits: Mapping[str, tuple[str, Any]], options: Options
+    location: str,
+    name: str,
+    splits: Mapping[str, tuple[str, Any]],
+    options: Options,
 ) -> RawCollection:
     rows: Iterator[Pair] = (
         (Path(name) / split_name, line, values, our_split)
@@ -447,7 +469,11 @@ def _rows(dataset: Any) -> Iterator[Row]:
     return numbered(dataset.with_format("arrow").iter(1000) if len(dataset) else ())
 
 
-def _of_splits(location: str, dataset: Mapping[str, Any], split: str) -> dict[str, tuple[str, Any]]:
+def _of_splits(
+    location: str,
+    dataset: Mapping[str, Any],
+    split: str,
+) -> dict[str, tuple[str, Any]]:
     """Return the splits by our names, each with the name that it has."""
     if split and split not in dataset:
         raise AnmiError(f'hf:{location} has no split "{split}"; {nearest(split, dataset)}')

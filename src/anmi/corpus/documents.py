@@ -252,12 +252,20 @@ def _markdown() -> MarkdownIt:
                 token.children.clear()
                 reader.inline.parse(token.content, reader, state.env, token.children)
 
-    def closed(tokens: Sequence[Token], place: int, *_: Any) -> str:
+    def closed(
+        tokens: Sequence[Token],
+        place: int,
+        *_: Any,
+    ) -> str:
         """Return HTML with all its tags closed: one left open would take what follows with it."""
         root = _parsed(tokens[place].content)
         return "" if root is None else etree.tostring(root, method="html", encoding="unicode")
 
-    def line_break(tokens: Sequence[Token], place: int, *_: Any) -> str:
+    def line_break(
+        tokens: Sequence[Token],
+        place: int,
+        *_: Any,
+    ) -> str:
         # Who writes of a <select> may not have thought of the marks of code.
         return "<br>" if tokens[place].content.startswith("<br") else ""
 
@@ -272,7 +280,10 @@ def _parsed(source: str) -> Any:
     from lxml import etree
 
     parser = etree.HTMLParser(
-        encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True
+        encoding="utf-8",
+        remove_comments=True,
+        remove_pis=True,
+        no_network=True,
     )
     try:
         return etree.fromstring(source.encode(), parser)
@@ -336,7 +347,9 @@ def _joined(title: str, blocks: Sequence[_Block]) -> PlainText:
     ]
     text = "".join(block.text + end for block, end in zip(blocks, [*ends, ""], strict=False))
     return PlainText(
-        title, text.strip("\n"), tuple((block.text, block.level) for block in blocks if block.level)
+        title,
+        text.strip("\n"),
+        tuple((block.text, block.level) for block in blocks if block.level),
     )
 
 
@@ -375,7 +388,10 @@ def read_docs(location: str, options: Options) -> RawCollection:
     damaged = list[tuple[Any, ...]]()
     left_out = list[tuple[Any, ...]]()
     for name, path in tqdm(
-        files, unit="file", desc="reading", disable=len(files) < _BAR_FROM_FILES or None
+        files,
+        unit="file",
+        desc="reading",
+        disable=len(files) < _BAR_FROM_FILES or None,
     ):
         kind = kind_of(path)
         before = len(documents)
@@ -385,7 +401,10 @@ def read_docs(location: str, options: Options) -> RawCollection:
                 with path.open("rb") as file:
                     blank = not file.read(_LOOK).strip(b" \t\r\n\xef\xbb\xbf")
                 documents.add_rows(
-                    path, () if blank else read_rows(path), options.columns, clean(name)
+                    path,
+                    () if blank else read_rows(path),
+                    options.columns,
+                    clean(name),
                 )
             elif kind in KINDS:
                 document = KINDS[kind](path.read_bytes())
@@ -394,7 +413,12 @@ def read_docs(location: str, options: Options) -> RawCollection:
                         {"headings": document.headings} if document.headings else {}
                     )
                     documents.add(
-                        clean(name), clean(document.text), metadata, path, 0, clean(document.title)
+                        clean(name),
+                        clean(document.text),
+                        metadata,
+                        path,
+                        0,
+                        clean(document.title),
                     )
             else:
                 left_out.append((*entry, f"files of its kind are not read; {_ENDINGS} are"))
@@ -414,5 +438,7 @@ def read_docs(location: str, options: Options) -> RawCollection:
         )
     notes = {"files": dict(sorted(kinds.items()))}
     return RawCollection(
-        documents.table("document"), notes=notes, set_aside=table_of(damaged + left_out)
+        documents.table("document"),
+        notes=notes,
+        set_aside=table_of(damaged + left_out),
     )

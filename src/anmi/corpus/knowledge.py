@@ -71,7 +71,10 @@ class Knowledge:
         for name in _TABLES:
             table = getattr(self, name)
             table.to_parquet(
-                path / f"{name}.parquet", index=False, compression="zstd", write_page_checksum=True
+                path / f"{name}.parquet",
+                index=False,
+                compression="zstd",
+                write_page_checksum=True,
             )
 
     @staticmethod
@@ -217,7 +220,11 @@ def surface(node: str) -> str:
     return (literal["value"] if literal else node).replace("_", " ")
 
 
-def membership(rows: Int64s, columns: Int64s, shape: tuple[int, int]) -> sparse.csr_array:
+def membership(
+    rows: Int64s,
+    columns: Int64s,
+    shape: tuple[int, int],
+) -> sparse.csr_array:
     """Return the matrix of pairs, each once, its columns in ascending order; bool."""
     result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
     result.sum_duplicates()
@@ -232,7 +239,12 @@ def _types(type_lists: Sequence[str]) -> sparse.csr_array:
     return membership(rows.index.to_numpy(np.int64), columns, (len(types), len(names)))
 
 
-def _about(rows: Int64s, heads: Int64s, documents: int, entities: int) -> Int32s:
+def _about(
+    rows: Int64s,
+    heads: Int64s,
+    documents: int,
+    entities: int,
+) -> Int32s:
     pairs = pd.DataFrame({"row": rows, "head": heads})[heads < entities]
     counts = pairs.groupby(["row", "head"], sort=False).size()
     # Stable, and groups stand in the order of their first fact.
@@ -271,7 +283,9 @@ def triples_of(metadata: str) -> tuple[list[Triple], bool]:
 
 
 def stated_facts(
-    corpus: pd.DataFrame, graph: pd.DataFrame, resolve: Callable[[Triple], Triple] | None = None
+    corpus: pd.DataFrame,
+    graph: pd.DataFrame,
+    resolve: Callable[[Triple], Triple] | None = None,
 ) -> pd.DataFrame:
     """Return the facts of documents: their triples in the graph and in ``metadata.triples``.
 
@@ -410,7 +424,9 @@ def graph_files(folder: Path) -> list[Path]:
 
 
 def read_tables(
-    entities: Path, triples: Path, max_quarantine: float
+    entities: Path,
+    triples: Path,
+    max_quarantine: float,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Read a graph from two tables.
 

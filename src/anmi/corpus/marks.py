@@ -285,7 +285,12 @@ def _with_questions(
     marks = _last(marks.assign(query_id=mapped_ids.fillna(marks["query_id"])))
     is_present = marks["document_id"].isin(collection.corpus["document_id"])
     answered = marks["query_id"][is_present & (marks["relevance"] == 1)]
-    new = asked_questions.assign(normalised=forms, query_id=query_ids, metadata="{}", same_as="")
+    new = asked_questions.assign(
+        normalised=forms,
+        query_id=query_ids,
+        metadata="{}",
+        same_as="",
+    )
     new = new[~new["query_id"].isin(queries["query_id"]) & new["query_id"].isin(answered)]
     new = new.drop_duplicates("query_id", keep="last", ignore_index=True)
     if len(collection.forms):

@@ -69,7 +69,10 @@ class _Unit(NamedTuple):
 
 
 def cut_text(
-    text: str, target: int, language: str, headings: Sequence[tuple[str, int]] = ()
+    text: str,
+    target: int,
+    language: str,
+    headings: Sequence[tuple[str, int]] = (),
 ) -> list[Passage]:
     r"""Cut a text at headings, paragraphs and sentences into passages of about ``target`` words.
 
@@ -169,7 +172,10 @@ def _heading(block: str) -> tuple[int, str] | None:
 
 
 def _units(
-    text: str, target: int, language: str, headings: list[tuple[str, int]]
+    text: str,
+    target: int,
+    language: str,
+    headings: list[tuple[str, int]],
 ) -> Iterator[_Unit]:
     for match in _BLOCK.finditer(text):
         block = match[0].rstrip()
@@ -187,7 +193,12 @@ def _units(
                 yield from _parts(text, begin + begins, begin + end, target)
 
 
-def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
+def _parts(
+    text: str,
+    start: int,
+    end: int,
+    target: int,
+) -> Iterator[_Unit]:
     """Yield a sentence, or parts of one that is longer than a passage, such as a table."""
     pieces = math.ceil(count_words(text[start:end]) / target)
     size = math.ceil((end - start) / max(pieces, 1))
@@ -202,7 +213,9 @@ def _parts(text: str, start: int, end: int, target: int) -> Iterator[_Unit]:
 
 
 def cut_collection(
-    collection: Collection, passages: Literal["auto", "none"] | int, parents: pd.Series
+    collection: Collection,
+    passages: Literal["auto", "none"] | int,
+    parents: pd.Series,
 ) -> Collection:
     """Cut the long documents of a collection into passages.
 
@@ -279,7 +292,11 @@ def cut_collection(
     )
 
 
-def _cuts(collection: Collection, long: int, target: int) -> Iterator[tuple[int, list[Passage]]]:
+def _cuts(
+    collection: Collection,
+    long: int,
+    target: int,
+) -> Iterator[tuple[int, list[Passage]]]:
     """Yield the rows of long documents and how they are cut."""
     whole = {*collection.queries["same_as"], *collection.facts["document_id"]}
     # A word takes at least two characters: two of a script without blanks, or one and a blank.
@@ -296,13 +313,17 @@ def _cuts(collection: Collection, long: int, target: int) -> Iterator[tuple[int,
 
 
 def _passages_of(
-    corpus: pd.DataFrame, cuts: Mapping[int, list[Passage]], language: str
+    corpus: pd.DataFrame,
+    cuts: Mapping[int, list[Passage]],
+    language: str,
 ) -> pd.DataFrame:
     """Return the passages of the long documents, each with the ``row`` of its document."""
     passages = []
     document: Any
     for (row, parts), document in zip(
-        cuts.items(), corpus.iloc[list(cuts)].itertuples(), strict=True
+        cuts.items(),
+        corpus.iloc[list(cuts)].itertuples(),
+        strict=True,
     ):
         # No passage carries the headings of the whole text.
         metadata = {

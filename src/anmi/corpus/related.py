@@ -70,7 +70,9 @@ _LEAST_COMMON: Final = 10
 
 
 def near_duplicates(
-    forms: Texts, similarity: float = 0.9, least_words: int = 50
+    forms: Texts,
+    similarity: float = 0.9,
+    least_words: int = 50,
 ) -> list[tuple[int, int, float]]:
     """Find texts that say the same in almost the same words.
 
@@ -159,7 +161,10 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
 
 
 def find_related(
-    corpus: pd.DataFrame, forms: Texts, duplicates: pd.DataFrame, families: pd.Series | None = None
+    corpus: pd.DataFrame,
+    forms: Texts,
+    duplicates: pd.DataFrame,
+    families: pd.Series | None = None,
 ) -> pd.DataFrame:
     """Find the pairs of documents where one must not be a negative if the other is a positive.
 
@@ -561,7 +566,9 @@ class _Candidates:
 
 
 def _labelled_candidates(
-    labels: pd.DataFrame, queries: pd.DataFrame, new_queries: int
+    labels: pd.DataFrame,
+    queries: pd.DataFrame,
+    new_queries: int,
 ) -> _Candidates:
     """Return the documents that answer each query of a split."""
     groups = labels[labels.relevant].groupby("query_id").group.agg(set)
@@ -615,7 +622,11 @@ def _hold_out(
             room = room - cost
 
 
-def count_labelled(queries: pd.DataFrame, qrels: pd.DataFrame, split: str) -> int:
+def count_labelled(
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    split: str,
+) -> int:
     """Return how many queries of a split have a label.
 
     Examples

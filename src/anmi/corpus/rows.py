@@ -166,7 +166,11 @@ def _of_csv(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]
     """Yield the first line and the fields of each row."""
     first = next(lines, "")
     delimiter = max(",;\t", key=first.count)
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(
+        chain([first], lines),
+        delimiter=delimiter,
+        strict=True,
+    )
     line = 1
     try:
         for fields in reader:
@@ -200,7 +204,13 @@ def _of_tsv(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
         if any(field.startswith('"') for field in fields):
             quoted = list[str]()
             with suppress(csv.Error):
-                quoted = next(csv.reader(continued(row), delimiter="\t", strict=True))
+                quoted = next(
+                    csv.reader(
+                        continued(row),
+                        delimiter="\t",
+                        strict=True,
+                    )
+                )
             if len(quoted) in (width, len(fields)):
                 fields = quoted
             else:
@@ -313,7 +323,11 @@ def _listed(value: Any) -> list[Any]:
 
 
 @lru_cache(maxsize=1024)
-def _named(columns: tuple[str, ...], kind: Column, column: str | None) -> tuple[str, ...]:
+def _named(
+    columns: tuple[str, ...],
+    kind: Column,
+    column: str | None,
+) -> tuple[str, ...]:
     if column is not None:
         return (column,) if column in columns else ()
     plain = {name.strip().lower().replace("-", "_"): name for name in reversed(columns)}
@@ -383,7 +397,11 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
         return identifier
 
     def add_rows(
-        self, path: Path, rows: Iterable[Row], columns: Mapping[Column, str], name: str = ""
+        self,
+        path: Path,
+        rows: Iterable[Row],
+        columns: Mapping[Column, str],
+        name: str = "",
     ) -> None:
         """Add the rows of a table by their columns ``id``, ``title`` and ``text``.
 
@@ -423,7 +441,10 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
 
 
 def read_texts(
-    path: Path, kind: str, columns: Mapping[Column, str], rows: Iterable[Row] | None = None
+    path: Path,
+    kind: str,
+    columns: Mapping[Column, str],
+    rows: Iterable[Row] | None = None,
 ) -> pd.DataFrame:
     """Read documents or queries: ``_id`` and ``text``, maybe ``title`` and ``metadata``.
 
@@ -508,7 +529,10 @@ def read_pairs(location: str, options: Options) -> RawCollection:
 
 
 def gather_pairs(
-    name: str, rows: Iterable[Pair], options: Options, notes: dict[str, Any]
+    name: str,
+    rows: Iterable[Pair],
+    options: Options,
+    notes: dict[str, Any],
 ) -> RawCollection:
     """Make a collection of pairs, in which equal queries are one, and so are equal documents.
 
@@ -541,7 +565,11 @@ def gather_pairs(
             for key_of_type in ("query_type", "doc_type")
         )
         query = queries.added(
-            "q" if split == "train" else f"{split}-q", query_texts[0][1], of_query, path, line
+            "q" if split == "train" else f"{split}-q",
+            query_texts[0][1],
+            of_query,
+            path,
+            line,
         )
         labelled = [
             (documents.added("d", text, of_document, path, line, key_of_type or title), score)

@@ -166,7 +166,11 @@ def excerpt(text: str, question: str, length: int) -> str:
     return f"… {part}" if begin else part
 
 
-def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _lines(
+    text: str,
+    start: int,
+    end: int,
+) -> Iterator[tuple[int, int]]:
     """Cut a piece into its lines, those of wrapped prose together."""
     wrapped = end - start <= _LONGEST
     before = ""
@@ -186,7 +190,11 @@ def _goes_on(before: str, line: str) -> bool:
     return same and not before.rstrip().endswith(":") and _ITEM.match(line.lstrip()) is None
 
 
-def _clauses(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _clauses(
+    text: str,
+    start: int,
+    end: int,
+) -> Iterator[tuple[int, int]]:
     """Cut at blanks, into parts that are no shorter than a clause."""
     begin = start
     for match in _BLANK.finditer(text, start, end):
@@ -262,4 +270,8 @@ def detect_language(texts: Texts) -> str:
     votes = Counter(py3langid.classify(chunk)[0] for chunk in chunks)
     # Ties go to the first code in the alphabet, so that the answer does not depend on the order of
     # documents.
-    return min(votes, key=lambda code: (-votes[code], code), default="en")
+    return min(
+        votes,
+        key=lambda code: (-votes[code], code),
+        default="en",
+    )

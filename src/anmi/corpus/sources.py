@@ -136,7 +136,12 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
 
     corpus = _plain(documents, "document_id", "title", "text", "metadata")
     qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
-    qrels = qrels.merge(queries[["query_id", "split"]], on="query_id", how="left", validate="m:1")
+    qrels = qrels.merge(
+        queries[["query_id", "split"]],
+        on="query_id",
+        how="left",
+        validate="m:1",
+    )
     qrels, present, judged = _by_relevance(qrels, corpus)
     _note_labels(qrels, present, judged, options, notes)
     texts = joined_texts(corpus)
@@ -171,7 +176,9 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
 
 
 def _checked(
-    raw: RawCollection, quarantine: Quarantine, options: Options
+    raw: RawCollection,
+    quarantine: Quarantine,
+    options: Options,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Return documents, queries and labels without the damaged ones."""
     _check_ids(raw.documents, raw.queries, raw.qrels)
@@ -208,7 +215,11 @@ def _nothing_to_mine(name: str, set_aside: pd.DataFrame) -> AnmiError:
     )
 
 
-def _runs(runs: pd.DataFrame, queries: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
+def _runs(
+    runs: pd.DataFrame,
+    queries: pd.DataFrame,
+    corpus: pd.DataFrame,
+) -> pd.DataFrame:
     """Return the rows of runs that rank documents of the corpus for its queries."""
     ranks_known = among(runs["query_id"], queries["query_id"])
     ranks_known &= among(runs["document_id"], corpus["document_id"])
@@ -221,7 +232,11 @@ def _runs(runs: pd.DataFrame, queries: pd.DataFrame, corpus: pd.DataFrame) -> pd
     return known_runs
 
 
-def _subset(queries: pd.DataFrame, options: Options, notes: dict[str, Any]) -> pd.DataFrame:
+def _subset(
+    queries: pd.DataFrame,
+    options: Options,
+    notes: dict[str, Any],
+) -> pd.DataFrame:
     """Return the queries with no more than so many of train, chosen by a hash of their texts."""
     train = (queries["split"] == "train").to_numpy()
     if options.subset is None or train.sum() <= options.subset:
@@ -249,13 +264,21 @@ def _check_ids(*tables: pd.DataFrame) -> None:
                 )
 
 
-def _once(kind: str, rows: pd.DataFrame, quarantine: Quarantine) -> pd.DataFrame:
+def _once(
+    kind: str,
+    rows: pd.DataFrame,
+    quarantine: Quarantine,
+) -> pd.DataFrame:
     """Set aside what repeats an earlier row word for word."""
     again = rows[f"{kind}_id"].duplicated()
     return quarantine.set_aside(kind, rows, again, "the same row stands there before")
 
 
-def _documents(rows: pd.DataFrame, quarantine: Quarantine, options: Options) -> pd.DataFrame:
+def _documents(
+    rows: pd.DataFrame,
+    quarantine: Quarantine,
+    options: Options,
+) -> pd.DataFrame:
     rows = _once("document", rows, quarantine)
     blank = (rows["text"].str.strip() == "") & (rows["title"].str.strip() == "")
     rows = quarantine.set_aside("document", rows, blank, "title and text are empty", damage=True)
@@ -323,7 +346,8 @@ def _labels(
 
 
 def _by_relevance(
-    qrels: pd.DataFrame, corpus: pd.DataFrame
+    qrels: pd.DataFrame,
+    corpus: pd.DataFrame,
 ) -> tuple[pd.DataFrame, Bools, pd.DataFrame]:
     """Return labels of relevant documents, which of these the corpus has, and judged negatives."""
     present = among(qrels["document_id"], corpus["document_id"])
@@ -392,7 +416,10 @@ def _note_labels(
 
 
 def _with_splits(
-    queries: pd.DataFrame, qrels: pd.DataFrame, options: Options, notes: dict[str, Any]
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    options: Options,
+    notes: dict[str, Any],
 ) -> pd.DataFrame:
     """Cut dev and test from train where they are missing, but no dev of fewer than 20 queries.
 
@@ -425,7 +452,11 @@ def _without_leaks(queries: pd.DataFrame, quarantine: Quarantine) -> pd.DataFram
     return quarantine.set_aside("query", queries, order != last, reason)
 
 
-def _note_near(queries: pd.DataFrame, language: str, notes: dict[str, Any]) -> None:
+def _note_near(
+    queries: pd.DataFrame,
+    language: str,
+    notes: dict[str, Any],
+) -> None:
     """Note the training queries that say almost what a dev or test query says."""
     stop = stop_words(language) - TURNING
     words = queries["normalised"].map(lambda form: telling(form, stop))
@@ -441,7 +472,9 @@ def _note_near(queries: pd.DataFrame, language: str, notes: dict[str, Any]) -> N
 
 
 def _merged(
-    queries: pd.DataFrame, qrels: pd.DataFrame, quarantine: Quarantine
+    queries: pd.DataFrame,
+    qrels: pd.DataFrame,
+    quarantine: Quarantine,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Make one query of those of one text, with the labels of all.
 

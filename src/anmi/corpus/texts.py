@@ -145,10 +145,21 @@ def clean(text: str) -> str:
 
 def to_json(value: Any) -> str:
     """Return compact JSON; what JSON has no form for, such as a date, becomes text."""
-    return clean(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
+    return clean(
+        json.dumps(
+            value,
+            ensure_ascii=False,
+            separators=(",", ":"),
+            default=str,
+        )
+    )
 
 
-def values_of(metadata: Iterable[str | None], name: str, default: str) -> list[str]:
+def values_of(
+    metadata: Iterable[str | None],
+    name: str,
+    default: str,
+) -> list[str]:
     """Return one entry of each JSON object, and the default where it is missing or empty.
 
     Examples
@@ -169,7 +180,12 @@ def values_of(metadata: Iterable[str | None], name: str, default: str) -> list[s
     return result
 
 
-def values_by_id(table: pd.DataFrame, key: str, name: str, default: str) -> dict[str, str]:
+def values_by_id(
+    table: pd.DataFrame,
+    key: str,
+    name: str,
+    default: str,
+) -> dict[str, str]:
     """Return an entry of the ``metadata`` by the column ``key``."""
     return dict(zip(table[key], values_of(table.metadata, name, default), strict=True))
 
@@ -407,7 +423,11 @@ def find_duplicates(document_ids: Texts, forms: Texts) -> pd.DataFrame:
     return pd.DataFrame(pairs, dtype="str")
 
 
-def find_queries(queries: pd.DataFrame, corpus: pd.DataFrame, forms: Texts) -> list[str]:
+def find_queries(
+    queries: pd.DataFrame,
+    corpus: pd.DataFrame,
+    forms: Texts,
+) -> list[str]:
     """Return the document that is the query itself, or has its text, for every query, or "".
 
     In collections such as ArguAna and Quora the queries are documents, under the same id. The id

@@ -224,7 +224,12 @@ def counts_by_reason(table: pd.DataFrame) -> dict[str, int]:
     return {str(reason): int(count) for reason, count in reasons.groupby(reasons).size().items()}
 
 
-def check_share(damaged: pd.DataFrame, plural: str, total: int, share: float) -> None:
+def check_share(
+    damaged: pd.DataFrame,
+    plural: str,
+    total: int,
+    share: float,
+) -> None:
     """Fail where more than a share is damaged, and more than one row unless the share is 0.
 
     Raises
@@ -271,7 +276,12 @@ class Quarantine:
             if kind == "qrel":
                 ids = ids + " " + bad_rows["document_id"]
             self._parts.append(
-                bad_rows[["file", "line"]].assign(kind=kind, id=ids, reason=reason, damage=damage)
+                bad_rows[["file", "line"]].assign(
+                    kind=kind,
+                    id=ids,
+                    reason=reason,
+                    damage=damage,
+                )
             )
         return rows[~mask]
 

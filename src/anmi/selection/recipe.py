@@ -39,7 +39,8 @@ def with_probabilities(block: Candidates) -> Candidates:
     if not is_marked or "p_judged" in block.columns:
         return block
     judged = block.columns["p_relevant"]
-    probability = np.where(block.columns[MARKED] == 0, np.float32(0), judged)
+    is_refused = block.columns[MARKED] == 0
+    probability = np.where(is_refused, np.float32(0), judged)
     return block.with_columns({"p_relevant": probability, "p_judged": judged})
 
 
@@ -120,7 +121,10 @@ class Recipe(Params):
         None, description="The encoder that it is made for, in the place of the run's."
     )
     negatives: int = Field(
-        7, ge=0, le=1000, description="Negatives per row; 7 is what most published recipes use."
+        7,
+        ge=0,
+        le=1000,
+        description="Negatives per row; 7 is what most published recipes use.",
     )
     pool: int | None = Field(
         None,
@@ -194,7 +198,8 @@ class Recipe(Params):
         stated = self.mining.get(stage)
         if not stated:
             return params
-        return type(params).model_validate(merged(params.model_dump(exclude_unset=True), stated))
+        settings = merged(params.model_dump(exclude_unset=True), stated)
+        return type(params).model_validate(settings)
 
     @property
     def requires(self) -> set[str]:
@@ -214,7 +219,8 @@ class Recipe(Params):
     @property
     def splits(self) -> tuple[str, ...]:
         """Splits whose queries get candidates: ``train``, and ``dev`` if a step is fitted on it."""
-        return ("train", "dev") if any(item.on_dev for item in self.steps) else ("train",)
+        reads_dev = any(item.on_dev for item in self.steps)
+        return ("train", "dev") if reads_dev else ("train",)
 
     @property
     def sources(self) -> frozenset[str]:
@@ -227,8 +233,11 @@ class Recipe(Params):
 
     def deepest_rank(self, column: str) -> int:
         """Return the deepest rank that a step distinguishes; 0 without such a step."""
-        reading = [item.params for item in self.steps if column in item.type.requires(item.params)]
-        return max((getattr(params, "last", 0) for params in reading), default=0)
+        ranks = [0]
+        for item in self.steps:
+            if column in item.type.requires(item.params):
+                ranks.append(getattr(item.params, "last", 0))
+        return max(ranks)
 
     @property
     def main_step(self) -> Step | None:
@@ -238,7 +247,10 @@ class Recipe(Params):
         that has a threshold.
         """
         steps = [item for item in self.steps if item.threshold]
-        judging = [item for item in steps if getattr(item.params, "column", "") in _PROBABILITIES]
+        judging = []
+        for item in steps:
+            if getattr(item.params, "column", "") in _PROBABILITIES:
+                judging.append(item)
         return next(reversed(judging or steps), None)
 
 
@@ -290,10 +302,15 @@ class RecipeBook(BaseModel):
         """
         if name == self.every:
             recipes = self.__pydantic_extra__.values()
-            steps = tuple(item for recipe in recipes for item in recipe.steps)
-            reads = tuple({name for recipe in recipes for name in recipe.reads})
+            steps: list[Step] = []
+            reads: set[str] = set()
+            for recipe in recipes:
+                steps.extend(recipe.steps)
+                reads.update(recipe.reads)
             return Recipe.model_construct(
-                description="The steps of all recipes; never run.", steps=steps, reads=reads
+                description="The steps of all recipes; never run.",
+                steps=tuple(steps),
+                reads=tuple(reads),
             )
         if name not in self.__pydantic_extra__:
             raise AnmiError(f'unknown recipe "{name}"; {nearest(name, self.__pydantic_extra__)}')
@@ -335,7 +352,11 @@ def _pair(item: Any) -> tuple[str, Any]:
     raise ValueError(f"a list of steps has a name, or a name with its parameters: {item!r}")
 
 
-def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()) -> Any:
+def inherited(
+    name: str,
+    recipes: Mapping[str, Any],
+    chain: tuple[str, ...] = (),
+) -> Any:
     """Return a recipe as read, with the fields of those that it extends.
 
     What is no mapping is left as it is.
@@ -367,7 +388,9 @@ def inherited(name: str, recipes: Mapping[str, Any], chain: tuple[str, ...] = ()
         below = base.get(key)
         above = recipe.get(key)
         if isinstance(below, Mapping) and isinstance(above, Mapping):
-            fields[key] = {**below, **above} if key == "training" else merged(below, above)
+            fields[key] = merged(below, above)
+            if key == "training":
+                fields[key] = {**below, **above}
     return fields
 
 
@@ -417,9 +440,10 @@ def _sampler_problem(recipe: Recipe) -> str | None:
         earlier, later = (f'{place + 1} "{names[place]}"' for place in drawing[:2])
         return f"steps {earlier} and {later} both draw the negatives; keep one"
     if not drawing and recipe.negatives:
-        samplers = ", ".join(sorted(name for name, kind in STEPS.items() if kind.sampler))
+        samplers = sorted(name for name, kind in STEPS.items() if kind.sampler)
         return (
-            f"no step draws its {recipe.negatives} negatives; end the steps with one of {samplers}"
+            f"no step draws its {recipe.negatives} negatives; end the steps with one of"
+            f" {', '.join(samplers)}"
         )
     if recipe.pool is not None and recipe.pool < recipe.negatives:
         return (
@@ -437,7 +461,9 @@ def _sampler_problem(recipe: Recipe) -> str | None:
 
 def _order_problem(steps: Sequence[Step]) -> str | None:
     """Say which step reads a column before the step that makes it."""
-    makers = {column: name for name, kind in STEPS.items() for column in kind.makes}
+    makers: dict[str, str] = {}
+    for name, kind in STEPS.items():
+        makers |= dict.fromkeys(kind.makes, name)
     columns_made: set[str] = set()
     for place, item in enumerate(steps):
         for column in sorted(item.type.requires(item.params) - columns_made):
@@ -483,7 +509,8 @@ class Runner:
                 blocks = self._before(place, shards)
                 if item.on_dev and dev is not None:
                     blocks = dev
-                self._fitted[place] = item.type.fit(blocks, item.params, self._context(place))
+                context = self._context(place)
+                self._fitted[place] = item.type.fit(blocks, item.params, context)
 
     def _before(self, place: int, shards: CandidateShards) -> CandidateShards:
         """Return the shards as a step finds them; the next one is read while one is looked at."""

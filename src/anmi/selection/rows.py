@@ -102,13 +102,20 @@ class TrainingRows:
             is_list = pa.types.is_list(column.type)
             documents = column.flatten() if is_list else column
             numbers, place = np.unique(documents.to_numpy(), return_inverse=True)
-            for joined_name, values in ((name, self.ids), (JOINED[name], self.texts)):
-                if joined_name:
-                    # Copies have one text: with it twice, the writer would give up the dictionary.
-                    encoded = values.take(pa.array(numbers)).dictionary_encode()
-                    indices = pa.array(encoded.indices.to_numpy()[place], pa.int32())
-                    joined = pa.DictionaryArray.from_arrays(indices, encoded.dictionary)
-                    columns[joined_name] = listed(joined, _lengths(column)) if is_list else joined
+            joined_values = {name: self.ids}
+            if JOINED[name]:
+                joined_values[JOINED[name]] = self.texts
+            for joined_name, values in joined_values.items():
+                # Copies have one text: with it twice, the writer would give up the dictionary.
+                encoded = values.take(pa.array(numbers)).dictionary_encode()
+                indices = encoded.indices.to_numpy()[place]
+                joined = pa.DictionaryArray.from_arrays(
+                    pa.array(indices, pa.int32()),
+                    encoded.dictionary,
+                )
+                if is_list:
+                    joined = listed(joined, _lengths(column))
+                columns[joined_name] = joined
         return pa.table(columns)
 
 
@@ -124,18 +131,19 @@ def listed(values: pa.Array, lengths: NDArray[Any]) -> pa.ListArray:
     >>> listed(pa.array([3, 1, 2]), np.array([2, 0, 1])).to_pylist()
     [[3, 1], [], [2]]
     """
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), values)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    offsets = pa.array(offsets.astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, values)
 
 
 def load(path: Path) -> pd.DataFrame:
     """Read a table of training rows, in which equal texts of a block are one object."""
     # Of plain columns pandas makes columns of its own, which hold no objects.
-    texts = [
-        f"{field.name}.list.element"
-        for field in pq.read_schema(path)
-        if pa.types.is_list(field.type) and pa.types.is_string(field.type.value_type)
-    ]
+    texts = []
+    for column in pq.read_schema(path):
+        is_list = pa.types.is_list(column.type)
+        if is_list and pa.types.is_string(column.type.value_type):
+            texts.append(f"{column.name}.list.element")
     return frame(read_table(path, read_dictionary=texts))
 
 
@@ -156,8 +164,9 @@ def frame(table: pa.Table) -> pd.DataFrame:
 def _arrays(column: pa.ListArray) -> list[NDArray[Any]]:
     values = column.flatten()
     if pa.types.is_dictionary(values.type):
-        texts = np.array([*values.dictionary.to_pylist(), None], dtype=object)[:-1]
-        flat = texts[values.indices.to_numpy()]
+        texts = [*values.dictionary.to_pylist(), None]
+        text_array = np.array(texts, dtype=object)[:-1]
+        flat = text_array[values.indices.to_numpy()]
     else:
         flat = values.to_numpy(zero_copy_only=False)
     ends = np.cumsum(_lengths(column)).tolist()
@@ -170,10 +179,6 @@ _SCORES: Final = (
 )
 # Measurements that a row is made of; nothing else need be read.
 _READ: Final = (*_SCORES, "choice", "weight", "barred")
-_SOURCE_NAMES: Final = pa.array(
-    ["+".join(name for name, bit in SOURCES.items() if value & bit) for value in range(16)],
-    pa.string(),
-)
 _OF_FIRST: Final = ("elo", "elo_se")
 
 
@@ -227,13 +232,16 @@ def training_rows(
     count = len(document_ids)
     related = related or RelatedDocuments.unrelated(count)
     maker = _RowMaker(count, query_texts, related, selves or {}, splits, labels)
-    tables = [maker(block) for block in ahead(shards.only(*_READ))] or [maker(of_no_query())]
+    tables = [maker(block) for block in ahead(shards.only(*_READ))]
+    if not tables:
+        tables = [maker(of_no_query())]
     # Blocks without rows may have measured less than the others.
     tables = [table for table in tables if len(table)] or tables[:1]
     tables = [maker.with_used_exclusions(table) for table in tables]
     if not isinstance(document_texts, pa.Array):
         document_texts = pa.array(document_texts, pa.large_string())
-    return TrainingRows(tables, pa.array(document_ids, pa.large_string()), document_texts)
+    ids = pa.array(document_ids, pa.large_string())
+    return TrainingRows(tables, ids, document_texts)
 
 
 def not_mined(query_ids: Sequence[str], positives: Int32s, block: Candidates) -> Candidates:
@@ -247,18 +255,26 @@ def not_mined(query_ids: Sequence[str], positives: Int32s, block: Candidates) ->
         Of the shards beside which they stand.
     """
     nothing = np.full((len(query_ids), 1), PADDING, np.int32)
-    columns = {name: np.full(nothing.shape, np.nan) for name in block.columns}
-    positive_columns = {name: np.full(positives.shape, np.nan) for name in block.positive_columns}
     source = np.zeros(nothing.shape, np.uint8)
     unmined = Candidates(np.array(query_ids, np.str_), positives, nothing, source)
-    return unmined.with_columns(columns, positive_columns)
+    unmeasured = np.full(nothing.shape, np.nan)
+    unmeasured_positives = np.full(positives.shape, np.nan)
+    return unmined.with_columns(
+        dict.fromkeys(block.columns, unmeasured),
+        dict.fromkeys(block.positive_columns, unmeasured_positives),
+    )
 
 
 def of_no_query() -> Candidates:
     """Return a block without queries that has every score."""
     documents = np.zeros((0, 1), np.int32)
     scores = dict.fromkeys(_SCORES, np.zeros((0, 1), np.float32))
-    block = Candidates(np.zeros(0, "<U1"), documents, documents, documents.astype(np.uint8))
+    block = Candidates(
+        query_ids=np.zeros(0, "<U1"),
+        positives=documents,
+        documents=documents,
+        source=documents.astype(np.uint8),
+    )
     return block.with_columns(scores, scores)
 
 
@@ -284,7 +300,8 @@ class _RowMaker:
         (promoted,) = compacted(np.where(is_promoted, block.documents, PADDING))
         labelled = block.positives if self.labels is None else self.labels.of(query_ids)
         relevant = np.concatenate([labelled, promoted], axis=1)
-        positives = without(relevant, np.where(_barred(block), block.positives, PADDING))
+        barred = np.where(_barred(block), block.positives, PADDING)
+        positives = without(relevant, barred)
         self_numbers = [self.selves.get(query_id, PADDING) for query_id in query_ids]
         selves = np.array(self_numbers, np.int32)[:, None]
         doubtful = np.where(block.excluded_in_batch, block.documents, PADDING)
@@ -295,14 +312,17 @@ class _RowMaker:
         row, slot = _ordered_negatives(block, copies)
         self._use(block.documents[row, slot], promoted, labelled)
         self._use(self.related.excluded(no_positives, selves))
-        query_weight = block.query_columns.get("weight", np.ones(len(block), np.float32))
+        query_texts = [self.query_texts[query] for query in query_ids]
+        even_weights = np.ones(len(block), np.float32)
+        query_weight = block.query_columns.get("weight", even_weights)
         columns: dict[str, pa.Array] = {
             "query_id": pa.array(query_ids, pa.string()),
-            "query": pa.array([self.query_texts[query] for query in query_ids], pa.string()),
+            "query": pa.array(query_texts, pa.string()),
             "query_weight": pa.array(query_weight),
         }
         if self.splits is not None:
-            columns["split"] = pa.array([self.splits[query] for query in query_ids], pa.string())
+            splits = [self.splits[query] for query in query_ids]
+            columns["split"] = pa.array(splits, pa.string())
         columns["origin"] = pa.array(["qrels"] * len(block), pa.string())
         columns["positive_id"] = pa.array(block.positives[:, 0])
         columns["positive_ids"] = lists(positives, positives != PADDING)
@@ -326,18 +346,24 @@ class _RowMaker:
 
 def _ordered_negatives(block: Candidates, copies: Int32s) -> tuple[Int64s, Int64s]:
     """Return row and slot of each negative that is no copy, by row and in the order of choice."""
-    row, slot = np.nonzero(block.negatives & (without(block.documents, copies) != PADDING))
+    is_no_copy = without(block.documents, copies) != PADDING
+    row, slot = np.nonzero(block.negatives & is_no_copy)
     if len(row):
         order = np.lexsort((block.columns["choice"][row, slot], row))
         return row[order], slot[order]
     return row, slot
 
 
-def _measured_columns(block: Candidates, row: Int64s, slot: Int64s) -> dict[str, pa.Array]:
+def _measured_columns(
+    block: Candidates,
+    row: Int64s,
+    slot: Int64s,
+) -> dict[str, pa.Array]:
     """Return the lists of negatives with what was measured of them and of the first positive."""
     lengths = np.bincount(row, minlength=len(block))
     source_names = pa.DictionaryArray.from_arrays(
-        block.source[row, slot].astype(np.int32), _SOURCE_NAMES
+        block.source[row, slot].astype(np.int32),
+        pa.array([_source_name(source) for source in range(16)], pa.string()),
     )
     columns: dict[str, pa.Array] = {
         "negative_ids": listed(pa.array(block.documents[row, slot]), lengths),
@@ -353,9 +379,19 @@ def _measured_columns(block: Candidates, row: Int64s, slot: Int64s) -> dict[str,
     return columns
 
 
-def _by_positive(table: pa.Table, block: Candidates, is_promoted: Bools) -> pa.Table:
+def _source_name(source: int) -> str:
+    """Return the names of the retrievers whose bits are set."""
+    return "+".join(name for name, bit in SOURCES.items() if source & bit)
+
+
+def _by_positive(
+    table: pa.Table,
+    block: Candidates,
+    is_promoted: Bools,
+) -> pa.Table:
     """Return a row for each measured positive of a query, and behind them for each promotion."""
-    row, place = np.nonzero((block.positives != PADDING) & ~_barred(block))
+    makes_row = (block.positives != PADDING) & ~_barred(block)
+    row, place = np.nonzero(makes_row)
     promoted_row, slot = np.nonzero(is_promoted)
     # In the order of the queries, so that it does not depend on where a block ends.
     order = np.argsort(np.concatenate([row, promoted_row]), kind="stable")
@@ -364,11 +400,13 @@ def _by_positive(table: pa.Table, block: Candidates, is_promoted: Bools) -> pa.T
         return np.concatenate([of_positives, of_promoted])[order]
 
     repeated = table.take(pa.array(ordered(row, promoted_row)))
-    probability = block.columns.get("p_relevant", np.ones(block.documents.shape, np.float32))
-    weight = ordered(np.ones(len(row), np.float32), probability[promoted_row, slot])
+    is_sure = np.ones(block.documents.shape, np.float32)
+    probability = block.columns.get("p_relevant", is_sure)[promoted_row, slot]
+    weight = ordered(np.ones(len(row), np.float32), probability)
     weight = repeated.column("query_weight").to_numpy() * weight
     columns = {name: repeated.column(name) for name in table.column_names}
-    columns["origin"] = pa.array(np.where(order < len(row), "qrels", "promoted"), pa.string())
+    origin = np.where(order < len(row), "qrels", "promoted")
+    columns["origin"] = pa.array(origin, pa.string())
     positive_ids = ordered(block.positives[row, place], block.documents[promoted_row, slot])
     columns["positive_id"] = pa.array(positive_ids)
     columns["query_weight"] = pa.array(weight.astype(np.float32))
@@ -384,11 +422,16 @@ def _by_positive(table: pa.Table, block: Candidates, is_promoted: Bools) -> pa.T
 
 def _barred(block: Candidates) -> Bools:
     """True where a positive makes no row, [Q, P]."""
-    return block.positive_columns.get("barred", np.zeros(block.positives.shape)) > 0
+    none_barred = np.zeros(block.positives.shape)
+    return block.positive_columns.get("barred", none_barred) > 0
 
 
 def pair_rows(
-    rows: pd.DataFrame, corpus: pd.DataFrame, queries: pd.DataFrame, collection: str, language: str
+    rows: pd.DataFrame,
+    corpus: pd.DataFrame,
+    queries: pd.DataFrame,
+    collection: str,
+    language: str,
 ) -> pd.DataFrame:
     """Return the rows that have negatives in the pair format of methods §1.
 
@@ -398,11 +441,14 @@ def pair_rows(
         ``query, positive_doc, hard_negatives, query_type, doc_type, source, language``; types,
         source and language are those of the collection's metadata where it has them.
     """
-    pairs = rows[np.fromiter(map(len, rows.negative_ids), np.int64, len(rows)) > 0]
+    negative_counts = np.fromiter(map(len, rows.negative_ids), np.int64, len(rows))
+    pairs = rows[negative_counts > 0]
     pairs = pairs.rename(columns={"positive": "positive_doc", "negatives": "hard_negatives"})
     doc_types = values_by_id(corpus, "document_id", "doc_type", "document")
     pairs["doc_type"] = pairs.positive_id.map(doc_types)
-    for name, default in (("query_type", "query"), ("source", collection), ("language", language)):
-        pairs[name] = pairs.query_id.map(values_by_id(queries, "query_id", name, default))
+    defaults = {"query_type": "query", "source": collection, "language": language}
+    for name, default in defaults.items():
+        values = values_by_id(queries, "query_id", name, default)
+        pairs[name] = pairs.query_id.map(values)
     types = ["query_type", "doc_type", "source", "language"]
     return pairs[["query", "positive_doc", "hard_negatives", *types]].reset_index(drop=True)

@@ -51,7 +51,12 @@ class NewMark(BaseModel):
     split: Literal["", "train", "test"] = ""
 
 
-def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
+def create_app(
+    run: Run,
+    marks: Path,
+    by: str,
+    guard: Guard,
+) -> Guarded:
     """Return the application.
 
     Parameters
@@ -88,7 +93,14 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
         relevance: Relevance | None = None
         if new.relevance is not None:
             relevance = 1 if new.relevance else 0
-        entry = Mark(new.query_id, new.document_id, relevance, by, question=text, split=new.split)
+        entry = Mark(
+            new.query_id,
+            new.document_id,
+            relevance,
+            by,
+            question=text,
+            split=new.split,
+        )
         stored = add(marks, entry)
         return {"relevance": stored.relevance, "at": stored.at, "by": stored.by}
 
@@ -100,7 +112,12 @@ def create_app(run: Run, marks: Path, by: str, guard: Guard) -> Guarded:
     return Guarded(app, guard)
 
 
-def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -> None:
+def _pages(
+    app: FastAPI,
+    run: Run,
+    marks: Path,
+    show: Callable[..., Response],
+) -> None:
     @app.get("/")
     def search(q: str = "", k: Annotated[int, Query(ge=1, le=50)] = 10) -> Response:
         log = read_log(marks)
@@ -189,7 +206,11 @@ def _pages(app: FastAPI, run: Run, marks: Path, show: Callable[..., Response]) -
 
 
 def _search_values(
-    run: Run, question: str, k: int, log: list[Mark], splits: pd.Series
+    run: Run,
+    question: str,
+    k: int,
+    log: list[Mark],
+    splits: pd.Series,
 ) -> dict[str, Any]:
     """Return what a page shows of a question: hits by system, its query, and its split."""
     hits = run.hits(_question(question), k)

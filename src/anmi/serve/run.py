@@ -81,11 +81,18 @@ class ZeroShot:
     index: DenseIndex
     encoder: Encoder
 
-    def hits(self, question: str, k: int, search: HybridSearch) -> list[Hit]:
+    def hits(
+        self,
+        question: str,
+        k: int,
+        search: HybridSearch,
+    ) -> list[Hit]:
         """Return the best documents of a question, with texts from a search of the same corpus."""
         vectors = self.encoder.encode([question], "query")
         ranked, passages = best_documents(
-            lambda count: Ranked(*self.index.search(vectors, count)), search.first, k
+            lambda count: Ranked(*self.index.search(vectors, count)),
+            search.first,
+            k,
         )
         fused = fuse({"zero_shot": ranked}, k)
         return search.hits(with_passages(fused, {"zero_shot": passages}))[0]
@@ -176,7 +183,9 @@ class Run:
         texts = self.queries[["query_id", "text", "split"]]
         table = texts.merge(table, on="query_id", how="inner")
         return table.sort_values(
-            ["uncertainty", "query_id"], ascending=[False, True], ignore_index=True
+            ["uncertainty", "query_id"],
+            ascending=[False, True],
+            ignore_index=True,
         )
 
     @cached_property
@@ -257,7 +266,10 @@ class Run:
         return [text for text in texts if normalised(text) not in self._named][:_TRIED]
 
     def check_pair(
-        self, query_id: str, document_id: str, question_ids: Collection[str] = ()
+        self,
+        query_id: str,
+        document_id: str,
+        question_ids: Collection[str] = (),
     ) -> None:
         """Make sure that a pair may be marked; ``question_ids`` are of questions typed here.
 

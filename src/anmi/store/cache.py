@@ -105,7 +105,10 @@ class Store(AbstractContextManager["Store"]):
     def _open(self) -> None:
         def opened() -> Any:
             return lmdb.open(
-                str(self.path), map_size=self._size_limit, max_dbs=2, max_readers=_MAX_READERS
+                str(self.path),
+                map_size=self._size_limit,
+                max_dbs=2,
+                max_readers=_MAX_READERS,
             )
 
         file = self.path / "data.mdb"
@@ -188,7 +191,12 @@ class Store(AbstractContextManager["Store"]):
         with self._reading() as transaction:
             return int(transaction.stat(self._entries)["entries"])
 
-    def keys(self, fingerprint: str, texts: Sequence[str], name: str = "") -> list[bytes]:
+    def keys(
+        self,
+        fingerprint: str,
+        texts: Sequence[str],
+        name: str = "",
+    ) -> list[bytes]:
         """Return the key of each text; see :meth:`vectors` for the parameters."""
         prefix = digest(fingerprint, size=_PREFIX_SIZE)
         self._known[prefix] = (fingerprint, name or self._known.get(prefix, ("", ""))[1])
@@ -240,7 +248,10 @@ class Store(AbstractContextManager["Store"]):
                     transaction.delete(key, db=self._entries)
 
     def write(
-        self, keys: Sequence[bytes], values: Sequence[bytes], number: Number = "float32"
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+        number: Number = "float32",
     ) -> None:
         """Store values; all of them or, when interrupted, none. A stored value stays.
 
@@ -268,7 +279,11 @@ class Store(AbstractContextManager["Store"]):
                 self._put(transaction, prefix, list(group), number)
 
     def _put(
-        self, transaction: Any, prefix: bytes, items: list[tuple[bytes, bytes]], number: Number
+        self,
+        transaction: Any,
+        prefix: bytes,
+        items: list[tuple[bytes, bytes]],
+        number: Number,
     ) -> None:
         (fingerprint, name) = self._known[prefix]
         size = np.dtype(number).itemsize
@@ -296,7 +311,12 @@ class Store(AbstractContextManager["Store"]):
         """Return the record of a fingerprint: dimension, kind of number, time of the last use."""
         return _unpacked(transaction.get(prefix, b"", db=self._registry))
 
-    def _note(self, transaction: Any, prefix: bytes, record: Mapping[str, Any]) -> None:
+    def _note(
+        self,
+        transaction: Any,
+        prefix: bytes,
+        record: Mapping[str, Any],
+    ) -> None:
         data = json.dumps({**record, "used": time.time()}).encode()
         transaction.put(prefix, data + b"\n" + _sum(data).hex().encode(), db=self._registry)
         self._used.add(prefix)
@@ -442,7 +462,11 @@ class Store(AbstractContextManager["Store"]):
         replies = ask([question(text) for _, text in unanswered]) if unanswered else ()
         try:
             with tqdm(
-                total=len(unanswered), desc=description, unit="question", delay=2, disable=None
+                total=len(unanswered),
+                desc=description,
+                unit="question",
+                delay=2,
+                disable=None,
             ) as bar:
                 for number, reply in replies:
                     bar.update()
@@ -519,7 +543,8 @@ def _unpacked(data: bytes) -> dict[str, Any] | None:
 
 
 def _sound(
-    stored: Iterable[tuple[bytes, bytes]], record: Mapping[str, Any]
+    stored: Iterable[tuple[bytes, bytes]],
+    record: Mapping[str, Any],
 ) -> tuple[dict[bytes, bytes], list[bytes]]:
     """Return the undamaged values without their checksums, and the keys of the others."""
     size = np.dtype(record["number"]).itemsize * record["dimension"]
@@ -543,7 +568,11 @@ def _last_used(folder: Path) -> float:
     return max(times)
 
 
-def _checked(rows: Float32s, expected: int, number: Number) -> NDArray[np.float32 | np.float16]:
+def _checked(
+    rows: Float32s,
+    expected: int,
+    number: Number,
+) -> NDArray[np.float32 | np.float16]:
     """Return the values of a batch as they will be stored."""
     with np.errstate(over="ignore"):
         rounded = np.ascontiguousarray(rows, dtype=number)

@@ -28,7 +28,10 @@ class ExportOptions(Params):
     """What goes into an export."""
 
     negatives: int | None = Field(
-        None, ge=1, le=1000, description="Of each row, best first; all it has when empty."
+        None,
+        ge=1,
+        le=1000,
+        description="Of each row, best first; all it has when empty.",
     )
     score: str | None = Field(
         None,
@@ -112,7 +115,10 @@ class Flat:
 
 
 def flatten(
-    rows: pd.DataFrame, options: ExportOptions, collection: Collection | None, score: str | None
+    rows: pd.DataFrame,
+    options: ExportOptions,
+    collection: Collection | None,
+    score: str | None,
 ) -> Flat:
     """Lay the negatives of training rows flat.
 
@@ -200,14 +206,20 @@ def positive_scores(rows: pd.DataFrame, score: str) -> Float64s:
     [0.5, 1.0]
     """
     scores = rows[f"positive_{score}"].to_numpy(np.float64)
-    return np.where(np.isnan(scores), 1.0, scores) if score.startswith("p_") else scores
+    if score.startswith("p_"):
+        scores = np.where(np.isnan(scores), 1.0, scores)
+    return scores
 
 
 def _scores(table: pd.DataFrame) -> list[str]:
     """Return the names of the judgments that both positives and negatives may have."""
-    columns = [str(name) for name in table]
-    names = [name.removeprefix("positive_") for name in columns if name.startswith("positive_")]
-    return [name for name in names if f"negative_{name}" in table and name not in ("id", "ids")]
+    names = []
+    for column in map(str, table):
+        name = column.removeprefix("positive_")
+        is_of_positives = column.startswith("positive_") and name not in ("id", "ids")
+        if is_of_positives and f"negative_{name}" in table:
+            names.append(name)
+    return names
 
 
 def known_shares(rows: pd.DataFrame) -> dict[str, float]:
@@ -220,7 +232,8 @@ def known_shares(rows: pd.DataFrame) -> dict[str, float]:
     """
     shares = {}
     for name in _scores(rows):
-        values = np.concatenate([positive_scores(rows, name), *rows[f"negative_{name}"]])
+        of_negatives = rows[f"negative_{name}"]
+        values = np.concatenate([positive_scores(rows, name), *of_negatives])
         is_known = ~np.isnan(values.astype(np.float64))
         shares[name] = float(is_known.mean()) if len(values) else 0.0
     return shares
@@ -272,17 +285,26 @@ def _grouped(flat: Flat) -> tuple[pd.DataFrame, pd.DataFrame]:
         "score": rows.score,
         "positive": True,
     }
-    negatives = flat.negatives.assign(group=query[flat.negatives["row"]], positive=False)
-    documents = pd.concat([table_of(positives), negatives[list(positives)]], ignore_index=True)
+    negatives = flat.negatives.assign(
+        group=query[flat.negatives["row"]],
+        positive=False,
+    )
+    documents = pd.concat(
+        [table_of(positives), negatives[list(positives)]],
+        ignore_index=True,
+    )
     documents = documents.drop_duplicates(["group", "id"])
     if flat.score is not None:
-        flat.leave_out(f"positives without {flat.score}", int(documents.score.isna().sum()))
-        documents = documents[documents.score.notna()]
-    queries = rows.iloc[np.unique(query, return_index=True)[1]]
+        is_unknown = documents.score.isna()
+        flat.leave_out(f"positives without {flat.score}", int(is_unknown.sum()))
+        documents = documents[~is_unknown]
+    _, first_rows = np.unique(query, return_index=True)
+    queries = rows.iloc[first_rows]
     kinds = documents.groupby("group").positive.nunique()
     has_both = (kinds.reindex(range(len(queries))) == 2).to_numpy()
     flat.leave_out("queries without a positive or without negatives", int((~has_both).sum()))
-    documents = documents[has_both[documents.group]].sort_values("group", kind="stable")
+    documents = documents[has_both[documents.group]]
+    documents = documents.sort_values("group", kind="stable")
     groups, numbers = np.unique(documents.group, return_inverse=True)
     return queries.iloc[groups], documents.assign(group=numbers)
 
@@ -291,8 +313,10 @@ def _lists(documents: pd.DataFrame, column: str, queries: int) -> Any:
     """Return a column of documents as one list per query."""
     if not queries:
         return []
-    ends = np.cumsum(np.bincount(documents.group, minlength=queries))
-    return [values.tolist() for values in np.split(documents[column].to_numpy(), ends[:-1])]
+    lengths = np.bincount(documents.group, minlength=queries)
+    starts = np.cumsum(lengths)[:-1]
+    parts = np.split(documents[column].to_numpy(), starts)
+    return [values.tolist() for values in parts]
 
 
 def flagembedding(flat: Flat) -> pd.DataFrame:
@@ -303,7 +327,9 @@ def flagembedding(flat: Flat) -> pd.DataFrame:
     """
     queries, documents = _grouped(flat)
     table: dict[str, Any] = {"query": queries["query"].to_numpy()}
-    suffixes = {"text": ""} if flat.score is None else {"text": "", "score": "_scores"}
+    suffixes = {"text": ""}
+    if flat.score is not None:
+        suffixes["score"] = "_scores"
     for column, suffix in suffixes.items():
         for is_positive, name in ((True, "pos"), (False, "neg")):
             rows = documents[documents.positive == is_positive]
@@ -329,13 +355,16 @@ def tevatron(flat: Flat) -> pd.DataFrame:
         title = title if text.startswith(f"{title} ") else ""
         body = text[len(title) + 1 :] if title else text
         passages.append({"docid": str(document_id), "title": title, "text": body})
-    documents = documents.assign(passage=pd.Series(passages, documents.index, dtype=object))
+    passage_column = pd.Series(passages, documents.index, dtype=object)
+    documents = documents.assign(passage=passage_column)
+    positives = documents[documents.positive]
+    negatives = documents[~documents.positive]
     return table_of(
         {
             "query_id": queries.query_id.to_numpy(),
             "query": queries["query"].to_numpy(),
-            "positive_passages": _lists(documents[documents.positive], "passage", len(queries)),
-            "negative_passages": _lists(documents[~documents.positive], "passage", len(queries)),
+            "positive_passages": _lists(positives, "passage", len(queries)),
+            "negative_passages": _lists(negatives, "passage", len(queries)),
         }
     )
 
@@ -370,7 +399,11 @@ def pairs(flat: Flat) -> pd.DataFrame:
     texts = _lists(negatives, "text", len(flat.rows))
     rows = flat.rows.assign(negative_ids=ids, negatives=texts)
     return pair_rows(
-        rows, collection.corpus, collection.queries, collection.name, collection.language
+        rows,
+        collection.corpus,
+        collection.queries,
+        collection.name,
+        collection.language,
     )
 
 
@@ -389,7 +422,8 @@ def n_tuple(flat: Flat) -> pd.DataFrame:
         unknown = flat.rows.score.isna().to_numpy() & (counts > 0)
         flat.leave_out(f"rows whose positive has no {flat.score}", int(unknown.sum()))
         counts = np.where(unknown, 0, counts)
-    length = max(flat.options.negatives or int(counts.max(initial=0)), 1)
+    length = flat.options.negatives or int(counts.max(initial=0))
+    length = max(length, 1)
     full = counts >= length
     short = counts[(counts > 0) & ~full]
     if len(short):
@@ -398,8 +432,12 @@ def n_tuple(flat: Flat) -> pd.DataFrame:
     rows = flat.rows[full]
     negatives = flat.negatives[full[flat.negatives["row"]]]
     texts = negatives["text"].to_numpy().reshape(len(rows), length)
-    columns = {"query": rows["query"].to_numpy(), "positive": rows.positive.to_numpy()}
-    columns |= {f"negative_{number + 1}": texts[:, number] for number in range(length)}
+    columns = {
+        "query": rows["query"].to_numpy(),
+        "positive": rows.positive.to_numpy(),
+    }
+    for number in range(length):
+        columns[f"negative_{number + 1}"] = texts[:, number]
     if flat.score is None:
         return table_of(columns)
     scores = negatives["score"].to_numpy().reshape(len(rows), length)
@@ -497,8 +535,9 @@ def find_format(name: str, options: ExportOptions) -> Format:
     export_format = FORMATS[name]
     stated = options.model_dump(exclude={"negatives"}, exclude_defaults=True)
     for option in sorted(stated.keys() - export_format.takes):
-        takers = ", ".join(taker for taker, kind in FORMATS.items() if option in kind.takes)
+        takers = [taker for taker, kind in FORMATS.items() if option in kind.takes]
         raise AnmiError(
-            f'format "{name}" has no place for {option}; leave it out, or take one of {takers}'
+            f'format "{name}" has no place for {option}; leave it out, or take one of'
+            f" {', '.join(takers)}"
         )
     return export_format

@@ -75,7 +75,8 @@ class Exported:
             for prefix, table in self._parts():
                 size = _CHUNK if "*" in files else max(len(table), 1)
                 for number, lines in enumerate(_slices(table, size), start=1):
-                    write_lines(lines, folder / files.replace("*", f"{prefix}{number:03d}"))
+                    file_name = files.replace("*", f"{prefix}{number:03d}")
+                    write_lines(lines, folder / file_name)
         (folder / README).write_text(self.readme(folder), encoding="utf-8")
 
     def _parts(self) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -86,7 +87,8 @@ class Exported:
         # Two sources may differ in nothing that a file's name can hold; their lines then share the
         # files.
         sources = self.table[self.parted_by].astype(str)
-        names = sources.str.replace(_PLAIN, "-", regex=True).str.strip("-").replace("", "none")
+        names = sources.str.replace(_PLAIN, "-", regex=True)
+        names = names.str.strip("-").replace("", "none")
         for name, table in self.table.groupby(names, sort=True):
             yield f"{name}_", table
 
@@ -94,9 +96,15 @@ class Exported:
         """Return what the README of a folder with the files says."""
         export_format = FORMATS[self.name]
         columns = ", ".join(map(str, self.table))
-        lines = [card_header(folder, {"default": export_format.files}), f"# {self.name}", ""]
-        lines += [export_format.description, "", f"{len(self.table):,} lines of {columns}."]
-        lines += card_lines(self.mined)
+        lines = [
+            card_header(folder, {"default": export_format.files}),
+            f"# {self.name}",
+            "",
+            export_format.description,
+            "",
+            f"{len(self.table):,} lines of {columns}.",
+            *card_lines(self.mined),
+        ]
         if self.score is not None:
             lines.append(f"Scores: {self.score}.")
         if any(self.prompts.values()):
@@ -158,27 +166,42 @@ def make_export(
         raise AnmiError(f'nothing is left to export as "{name}": {message}')
     prompts = (encoder_info or {}).get("prompts") or {}
     parted_by = "source" if options.by_source else None
-    facts = {"Collection": f"{collection.name} ({collection.language})"} if collection else {}
+    facts = {}
+    if collection:
+        facts["Collection"] = f"{collection.name} ({collection.language})"
     facts |= mined or {}
     return Exported(name, table, score, flat.left_out, prompts, parted_by, facts)
 
 
 def card_header(
-    folder: Path, files: Mapping[str, str | Mapping[str, str]], language: str | None = None
+    folder: Path,
+    files: Mapping[str, str | Mapping[str, str]],
+    language: str | None = None,
 ) -> str:
     """Return the head of a dataset card: its configurations with their files, or files by split.
 
     The description tells `datasets`, which goes by name and card, that a folder is not one that it
     read before.
     """
-    description = hash_files((path.name, path) for path in files_in(folder) if path.name != README)
+    described = (path for path in files_in(folder) if path.name != README)
+    description = hash_files((path.name, path) for path in described)
     configs = []
     for name, paths in files.items():
         data_files: Any = paths
         if not isinstance(paths, str):
             data_files = [{"split": split, "path": path} for split, path in paths.items()]
-        configs.append({"config_name": name, "description": description, "data_files": data_files})
-    head: dict[str, Any] = {"license": "unknown", "tags": ["anmi"], "configs": configs}
+        configs.append(
+            {
+                "config_name": name,
+                "description": description,
+                "data_files": data_files,
+            }
+        )
+    head: dict[str, Any] = {
+        "license": "unknown",
+        "tags": ["anmi"],
+        "configs": configs,
+    }
     if language:
         head["language"] = language
     # JSON is YAML.
@@ -220,7 +243,11 @@ class Task(AbsTaskRetrieval):
 
 
 def export_collection(
-    collection: Collection, qrels: pd.DataFrame, folder: Path, *, lines: bool = False
+    collection: Collection,
+    qrels: pd.DataFrame,
+    folder: Path,
+    *,
+    lines: bool = False,
 ) -> int:
     """Write a collection as BEIR, ``datasets`` and MTEB read it; return the number of documents.
 
@@ -241,7 +268,8 @@ def export_collection(
     """
     (folder / "qrels").mkdir(parents=True)
     corpus = _with_places(collection.corpus)
-    queries = collection.queries.rename(columns={"query_id": "_id"})[["_id", "text", "metadata"]]
+    queries = collection.queries.rename(columns={"query_id": "_id"})
+    queries = queries[["_id", "text", "metadata"]]
     for name, table in (("corpus", corpus), ("queries", queries)):
         if lines:
             metadata = [json.loads(text or "{}") for text in table["metadata"]]
@@ -253,13 +281,15 @@ def export_collection(
     files = {}
     for split, rows in labels.groupby("split"):
         table = rows[list(columns.values())]
-        files[str(split)] = f"qrels/{split}.{'tsv' if lines else 'parquet'}"
+        file_name = f"qrels/{split}.{'tsv' if lines else 'parquet'}"
+        files[str(split)] = file_name
         if lines:
             rows_of_values = [list(table), *table.to_numpy().tolist()]
             texts = ["\t".join(map(str, values)) for values in rows_of_values]
-            (folder / files[str(split)]).write_text("\n".join([*texts, ""]), encoding="utf-8")
+            text = "\n".join([*texts, ""])
+            (folder / file_name).write_text(text, encoding="utf-8")
         else:
-            _write_parquet(table, folder / files[str(split)])
+            _write_parquet(table, folder / file_name)
     documents = documents_of(collection.corpus).nunique()
     if not lines:
         counts = {
@@ -275,7 +305,10 @@ def export_collection(
 
 
 def _write_card(
-    collection: Collection, files: Mapping[str, str], counts: Mapping[str, str], folder: Path
+    collection: Collection,
+    files: Mapping[str, str],
+    counts: Mapping[str, str],
+    folder: Path,
 ) -> None:
     """Write the card of a collection, and its task for MTEB; ``files`` are of labels by split."""
     tables = {"corpus": "corpus.parquet", "queries": "queries.parquet"}
@@ -284,7 +317,11 @@ def _write_card(
     (folder / README).write_text(text, encoding="utf-8")
     name = re.sub(r"\W+", "_", collection.name).strip("_")
     splits = [split for split in files if split != "train"][-1:] or list(files)
-    task = _TASK.format(name=repr(name), splits=splits, language=repr(collection.language[:2]))
+    task = _TASK.format(
+        name=repr(name),
+        splits=splits,
+        language=repr(collection.language[:2]),
+    )
     (folder / "mteb_task.py").write_text(task, encoding="utf-8")
 
 
@@ -293,12 +330,16 @@ def _with_places(corpus: pd.DataFrame) -> pd.DataFrame:
     if "start" in corpus:
         metadata = []
         for text, document, start in zip(
-            corpus["metadata"], corpus["parent"], corpus["start"].tolist(), strict=True
+            corpus["metadata"],
+            corpus["parent"],
+            corpus["start"].tolist(),
+            strict=True,
         ):
             place = {"document": document, "start": start}
             metadata.append(text if start < 0 else to_json(json.loads(text) | place))
         corpus = corpus.assign(metadata=metadata)
-    return corpus.rename(columns={"document_id": "_id"})[["_id", "title", "text", "metadata"]]
+    corpus = corpus.rename(columns={"document_id": "_id"})
+    return corpus[["_id", "title", "text", "metadata"]]
 
 
 def _slices(table: pd.DataFrame, size: int = _GROUP) -> Iterator[pd.DataFrame]:

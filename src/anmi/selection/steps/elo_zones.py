@@ -40,7 +40,12 @@ class EloGap(Params):
     )
 
 
-@step("elo_gap", EloGap, requires=lambda p: {"elo", "gap_se"}, thresholds=("danger",))
+@step(
+    "elo_gap",
+    EloGap,
+    requires=lambda p: {"elo", "gap_se"},
+    thresholds=("danger",),
+)
 def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
     """Reject candidates too close to the positive in Elo, by estimate or interval (methods §2)."""
     distance = gap(block)
@@ -49,18 +54,21 @@ def elo_gap(block: Candidates, params: EloGap, context: Context) -> Candidates:
     if params.max_probability is None:
         close = ~unrated & (distance < params.danger)
         return block.rejected("elo_gap", close, f"gap < {params.danger:g} Elo", "unsafe")
-    chance = scipy.special.ndtr(
-        (params.danger - distance) / np.maximum(block.columns["gap_se"], 1e-6)
-    )
+    standard_error = np.maximum(block.columns["gap_se"], 1e-6)
+    chance = scipy.special.ndtr((params.danger - distance) / standard_error)
+    is_safe = unrated | (chance <= params.max_probability)
     rule = f"P(gap < {params.danger:g} Elo) > {params.max_probability:g}"
-    return block.rejected("elo_gap", ~unrated & ~(chance <= params.max_probability), rule, "unsafe")
+    return block.rejected("elo_gap", ~is_safe, rule, "unsafe")
 
 
 class EloWindow(Params):
     """The difficulty window of the curriculum."""
 
     difficulty: float = Field(
-        0.5, ge=0, le=1, description="0 asks for easy negatives, 1 for hard ones."
+        0.5,
+        ge=0,
+        le=1,
+        description="0 asks for easy negatives, 1 for hard ones.",
     )
 
     @property
@@ -70,7 +78,12 @@ class EloWindow(Params):
         return 100 + 300 * easy, 400 + 200 * easy
 
 
-@step("elo_window", EloWindow, requires=lambda p: {"elo"}, makes=("preferred",))
+@step(
+    "elo_window",
+    EloWindow,
+    requires=lambda p: {"elo"},
+    makes=("preferred",),
+)
 def elo_window(block: Candidates, params: EloWindow, context: Context) -> Candidates:
     """Prefer gaps from 100 + 300(1 − d) to 400 + 200(1 − d) for difficulty d (methods §3.6).
 
@@ -96,7 +109,10 @@ def zone_weight(block: Candidates, params: Params, context: Context) -> Candidat
     distance = gap(block)
     zone = np.digitize(distance, BORDERS)
     weights = np.where(np.isnan(distance), 0.0, _WEIGHTS[zone])
-    first = (weights > 0) & (zone == np.argmax(_WEIGHTS))
-    preference = _AHEAD * first - _AHEAD * (weights == 0) - np.nan_to_num(distance, nan=_AHEAD)
+    is_first = (weights > 0) & (zone == np.argmax(_WEIGHTS))
+    is_last = weights == 0
+    preference = _AHEAD * is_first - _AHEAD * is_last
+    preference -= np.nan_to_num(distance, nan=_AHEAD)
     block = block.with_columns({"zone_preference": preference})
-    return replace(block, weight=(block.weight * weights).astype(np.float32))
+    weight = block.weight * weights
+    return replace(block, weight=weight.astype(np.float32))

@@ -51,8 +51,11 @@ def consistency(block: Candidates, params: Consistency, context: Context) -> Can
     if params.policy == "pairs":
         fails = ~(block.positive_columns["consistent"] > 0.5)
         order = np.argsort(fails, axis=1, kind="stable")
-        columns = {name: in_rows(of, order) for name, of in block.positive_columns.items()}
-        block = replace(block, positives=in_rows(block.positives, order), positive_columns=columns)
+        columns = {}
+        for name, measured in block.positive_columns.items():
+            columns[name] = in_rows(measured, order)
+        positives = in_rows(block.positives, order)
+        block = replace(block, positives=positives, positive_columns=columns)
         block = block.with_columns(positive_columns={"barred": in_rows(fails, order)})
         inconsistent = np.all(fails, axis=1)
     return block.dropped("consistency", inconsistent, "BM25 does not find a positive near the top")
@@ -67,9 +70,8 @@ class Source(Params):
 @step("source", Source, requires=lambda p: {p.source} & {"bm25", "dense"})
 def source(block: Candidates, params: Source, context: Context) -> Candidates:
     """Reject candidates that the named source did not retrieve."""
-    return block.rejected(
-        "source", (block.source & SOURCES[params.source]) == 0, f"not from {params.source}"
-    )
+    is_elsewhere = (block.source & SOURCES[params.source]) == 0
+    return block.rejected("source", is_elsewhere, f"not from {params.source}")
 
 
 class RankWindow(Params):
@@ -129,7 +131,8 @@ def shift(block: Candidates, params: Shift, context: Context) -> Candidates:
     ranking. Ties in rank go by document.
     """
     rank = block.columns[params.column]
-    ranked = np.where(block.filled, np.nan_to_num(rank, nan=np.inf), np.inf)
+    known_rank = np.nan_to_num(rank, nan=np.inf)
+    ranked = np.where(block.filled, known_rank, np.inf)
     place = places(block.documents, ranked)
     block = block.rejected(
         "shift", place < params.skip, f"among the first {params.skip} by {params.column}"
@@ -146,7 +149,10 @@ class Denoise(Params):
         "p_relevant", description="Calibrated probability; `p_cross` is the cross-encoder's own."
     )
     threshold: float = Field(
-        0.5, gt=0, le=1, description="Reject from it on. 0.3: medicine, law; 0.7: complete labels."
+        0.5,
+        gt=0,
+        le=1,
+        description="Reject from it on. 0.3: medicine, law; 0.7: complete labels.",
     )
     unjudged: Literal["reject", "keep"] = Field(
         "reject",
@@ -176,7 +182,10 @@ class MinWeight(Params):
     """Bar on the weight."""
 
     weight: float = Field(
-        0.1, ge=0, lt=1, description="Candidates at or below it teach next to nothing."
+        0.1,
+        ge=0,
+        lt=1,
+        description="Candidates at or below it teach next to nothing.",
     )
 
 
@@ -184,7 +193,9 @@ class MinWeight(Params):
 def min_weight(block: Candidates, params: MinWeight, context: Context) -> Candidates:
     """Reject candidates whose weight has fallen to the bar or below."""
     return block.rejected(
-        "min_weight", ~(block.weight > params.weight), f"weight ≤ {params.weight:g}"
+        "min_weight",
+        ~(block.weight > params.weight),
+        f"weight ≤ {params.weight:g}",
     )
 
 
@@ -214,7 +225,10 @@ def max_score(block: Candidates, params: MaxScore, context: Context) -> Candidat
     """Keep s < ceiling, whatever the positive's score (NV-Retriever's TopK-Abs; methods §6)."""
     rule = f"{params.column} ≥ {params.max_score:g}"
     return block.rejected(
-        "max_score", ~(block.columns[params.column] < params.max_score), rule, "unsafe"
+        "max_score",
+        ~(block.columns[params.column] < params.max_score),
+        rule,
+        "unsafe",
     )
 
 
@@ -256,7 +270,9 @@ class MaxRatio(Params):
 
 
 def fit_max_ratio(
-    blocks: Iterable[Candidates], params: MaxRatio, context: Context
+    blocks: Iterable[Candidates],
+    params: MaxRatio,
+    context: Context,
 ) -> tuple[float, str]:
     """Return the ratio, and why it was chosen.
 
@@ -286,7 +302,7 @@ def fit_max_ratio(
     MaxRatio,
     fit=fit_max_ratio,
     thresholds=("max_ratio",),
-    requires=lambda p: {p.column} | ({"p_relevant"} if p.max_ratio == "auto" else set()),
+    requires=lambda p: {p.column, "p_relevant"} if p.max_ratio == "auto" else {p.column},
 )
 def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidates:
     """Keep s < s⁺ − |s⁺|(1 − p) for the ratio p (NV-Retriever's TopK-PercPos; methods §3.2).
@@ -296,10 +312,16 @@ def max_ratio(block: Candidates, params: MaxRatio, context: Context) -> Candidat
     0, that is for every strength above −5. Below that the published form turns round and this one
     does not.
     """
-    return _below(block, params, *(context.fitted or (params.max_ratio,)))
+    fitted = context.fitted or (params.max_ratio,)
+    return _below(block, params, *fitted)
 
 
-def _below(block: Candidates, params: MaxRatio, ratio: float, reason: str = "") -> Candidates:
+def _below(
+    block: Candidates,
+    params: MaxRatio,
+    ratio: float,
+    reason: str = "",
+) -> Candidates:
     """Reject what is not below the ratio."""
     positive = block.positive_columns[params.column][:, :1]
     ratios = np.full_like(positive, ratio, dtype=np.float64)
@@ -310,7 +332,8 @@ def _below(block: Candidates, params: MaxRatio, ratio: float, reason: str = "") 
         adapted = ", adapted"
     ceiling = positive - np.abs(positive) * (1 - ratios)
     rule = f"{params.column} ≥ {ratio:g}{adapted} of the positive's{reason}"
-    return block.rejected("max_ratio", ~(block.columns[params.column] < ceiling), rule, "unsafe")
+    is_below = block.columns[params.column] < ceiling
+    return block.rejected("max_ratio", ~is_below, rule, "unsafe")
 
 
 class Margin(Params):
@@ -325,9 +348,10 @@ class Margin(Params):
 @step("margin", Margin, thresholds=("margin",))
 def margin(block: Candidates, params: Margin, context: Context) -> Candidates:
     """Keep s < s⁺ − margin (NV-Retriever's TopK-MarginPos; methods §3.2)."""
-    ceiling = block.positive_columns[params.column][:, :1] - params.margin
+    positive = block.positive_columns[params.column][:, :1]
+    is_below = block.columns[params.column] < positive - params.margin
     rule = f"{params.column} ≥ the positive's − {params.margin:g}"
-    return block.rejected("margin", ~(block.columns[params.column] < ceiling), rule, "unsafe")
+    return block.rejected("margin", ~is_below, rule, "unsafe")
 
 
 class Confidence(Params):

@@ -62,11 +62,14 @@ class Gaussians:
         of them, since deviations differ; there they stay what they are at the nearer mean.
         """
         x = np.asarray(values, np.float64)
-        against = np.zeros(np.broadcast_shapes(x.shape, (len(self.means), 1)))
+        shape = np.broadcast_shapes(x.shape, (len(self.means), 1))
+        against = np.zeros(shape)
+        lowest_mean = self.means[:, :1]
         for k in range(1, self.means.shape[1]):
-            within = np.clip(x, self.means[:, :1], self.means[:, [k]])
+            within = np.clip(x, lowest_mean, self.means[:, [k]])
             logs = _log_densities(within, self.means, self.deviations**2, self.shares)
-            against = against + np.exp(np.clip(logs[:, :, k] - logs[:, :, 0], -700, 700))
+            log_odds = logs[:, :, k] - logs[:, :, 0]
+            against = against + np.exp(np.clip(log_odds, -700, 700))
         return 1.0 / (1.0 + against)
 
 
@@ -90,12 +93,14 @@ def fit_gaussians(values: NDArray[Any], count: int = 2) -> Gaussians:
     options = {"tol": _CONVERGED, "max_iter": _MOST_STEPS}
     several = _mixture_of(values.T, count, **options)
     single = _mixture_of(values.T, 1, **options)
+    is_sound = several.bic(values.T) < single.bic(values.T)
     order = np.argsort(several.means_[:, 0])
+    variances = several.covariances_[order, :, 0]
     return Gaussians(
-        several.means_[order].T,
-        np.sqrt(several.covariances_[order, :, 0]).T,
-        several.weights_[None, order],
-        np.array([several.bic(values.T) < single.bic(values.T)]),
+        means=several.means_[order].T,
+        deviations=np.sqrt(variances).T,
+        shares=several.weights_[None, order],
+        sound=np.array([is_sound]),
     )
 
 
@@ -111,13 +116,17 @@ def _mixture_of(values: Float64s, count: int, **options: Any) -> Any:
 
 
 def _log_densities(
-    values: Float64s, means: Float64s, variances: Float64s, shares: Float64s
+    values: Float64s,
+    means: Float64s,
+    variances: Float64s,
+    shares: Float64s,
 ) -> Float64s:
     """Logarithm of share · density of every component without the constant, [Q, M, K]."""
     logs = np.log(np.maximum(shares, 1e-300))
     logs = logs - 0.5 * np.log(variances)
     distances = values[:, :, None] - means[:, None, :]
-    return logs[:, None, :] - 0.5 * distances**2 / variances[:, None, :]
+    exponents = 0.5 * distances**2 / variances[:, None, :]
+    return logs[:, None, :] - exponents
 
 
 # Of ProGCL's released code (pGRACE/model.py and train.py): steps of expectation–maximisation,
@@ -155,11 +164,21 @@ class Betas:
         """
         rise = float(self.alphas[1, 0] - self.alphas[0, 0])
         fall = float(self.betas[1, 0] - self.betas[0, 0])
-        highest = rise / (rise + fall) if rise > 0 and fall > 0 else 1.0
-        lowest = rise / (rise + fall) if rise < 0 and fall < 0 else 0.0
-        x = np.clip(np.asarray(values, np.float64), max(lowest, _LEAST), min(highest, 1 - _LEAST))
-        lower, upper = _beta_log_densities(x.reshape(1, -1), self.alphas, self.betas, self.shares)
-        probability: Float64s = 1.0 / (1.0 + np.exp(np.clip(upper - lower, -700, 700)))
+        highest = 1 - _LEAST
+        lowest = _LEAST
+        if rise > 0 and fall > 0:
+            highest = min(rise / (rise + fall), highest)
+        elif rise < 0 and fall < 0:
+            lowest = max(rise / (rise + fall), lowest)
+        x = np.clip(np.asarray(values, np.float64), lowest, highest)
+        lower, upper = _beta_log_densities(
+            x.reshape(1, -1),
+            self.alphas,
+            self.betas,
+            self.shares,
+        )
+        odds_against = np.exp(np.clip(upper - lower, -700, 700))
+        probability: Float64s = 1.0 / (1.0 + odds_against)
         return probability.reshape(x.shape)
 
 
@@ -190,7 +209,8 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
     betas = np.array(_BETAS)[:, None]
     shares = np.array([[1 - _UPPER_SHARE], [_UPPER_SHARE]])
     for _ in range(steps):
-        logs = np.maximum(_beta_log_densities(x, alphas, betas, shares), np.log(_LEAST))
+        logs = _beta_log_densities(x, alphas, betas, shares)
+        logs = np.maximum(logs, np.log(_LEAST))
         belongs = np.exp(logs - np.logaddexp(*logs))
         alphas, betas = _moments(x, belongs)
         betas[1] = np.where(betas[1] < 1, 1.01, betas[1])
@@ -198,28 +218,39 @@ def fit_betas(values: NDArray[Any], steps: int = _STEPS) -> Betas:
         shares = masses / masses.sum()
     # By BIC, which has to pay for three further parameters.
     double = np.logaddexp(*_beta_log_densities(x, alphas, betas, shares))
-    single = _beta_log_densities(x, *_moments(x, np.ones_like(x)), np.ones((1, 1)))
-    sound = 2 * (total(double[None]) - total(single)) > 3 * np.log(x.shape[1])
-    order = np.argsort((alphas / (alphas + betas))[:, 0], kind="stable")
+    alpha, beta = _moments(x, np.ones_like(x))
+    single = _beta_log_densities(x, alpha, beta, np.ones((1, 1)))
+    gain = total(double[None]) - total(single)
+    sound = 2 * gain > 3 * np.log(x.shape[1])
+    means = alphas / (alphas + betas)
+    order = np.argsort(means[:, 0], kind="stable")
     return Betas(alphas[order], betas[order], shares[order], sound[0])
 
 
 def _moments(x: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
     """Return α and β of the distribution with the weighted mean and variance, each [K, 1]."""
     mass = np.maximum(total(weights), 1e-300)
-    mean = np.clip(total(weights * x) / mass, _LEAST, 1 - _LEAST)
-    variance = np.maximum(total(weights * (x - mean) ** 2) / mass, _LEAST)
-    concentration = np.maximum(mean * (1 - mean) / variance - 1, 1e-6)
+    mean = total(weights * x) / mass
+    mean = np.clip(mean, _LEAST, 1 - _LEAST)
+    variance = total(weights * (x - mean) ** 2) / mass
+    variance = np.maximum(variance, _LEAST)
+    concentration = mean * (1 - mean) / variance - 1
+    concentration = np.maximum(concentration, 1e-6)
     return mean * concentration, (1 - mean) * concentration
 
 
 def _beta_log_densities(
-    x: Float64s, alphas: Float64s, betas: Float64s, shares: Float64s
+    x: Float64s,
+    alphas: Float64s,
+    betas: Float64s,
+    shares: Float64s,
 ) -> Float64s:
     """Logarithm of share · density of components whose parameters are [K, 1], [K, M]."""
     logs = np.log(np.maximum(shares, 1e-300))
     scale = scipy.special.betaln(alphas, betas)
-    return logs + (alphas - 1) * np.log(x) + (betas - 1) * np.log1p(-x) - scale
+    rising = (alphas - 1) * np.log(x)
+    falling = (betas - 1) * np.log1p(-x)
+    return logs + rising + falling - scale
 
 
 _MOST_VALUES: Final = 50_000
@@ -251,9 +282,11 @@ class Mixture(Params):
 
     @model_validator(mode="after")
     def _of_gaussians(self) -> Mixture:
+        if self.family == "gaussian":
+            return self
         for name in ("components", "per"):
             usual = type(self).model_fields[name].default
-            if self.family != "gaussian" and getattr(self, name) not in (usual, "dev"):
+            if getattr(self, name) not in (usual, "dev"):
                 raise ValueError(
                     f"{name} is {usual} with family {self.family}; take gaussian, or leave out"
                     f" {name}"
@@ -261,7 +294,11 @@ class Mixture(Params):
         return self
 
 
-def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitted | None:
+def fit(
+    blocks: Iterable[Candidates],
+    params: Mixture,
+    context: Context,
+) -> Fitted | None:
     """Fit one mixture to the undecided candidates of all queries.
 
     It is None, with a warning, where one component is better.
@@ -280,7 +317,8 @@ def fit(blocks: Iterable[Candidates], params: Mixture, context: Context) -> Fitt
         log.warning("mixture: %d values are too few to fit a mixture; weights stay 1", len(values))
         return None
     # Every k-th of the sorted values has their distribution, whatever the order of the candidates.
-    some = values[:: math.ceil(len(values) / _MOST_VALUES)][None, :]
+    spacing = math.ceil(len(values) / _MOST_VALUES)
+    some = values[::spacing][None, :]
     is_gaussian = params.family == "gaussian"
     fitted = fit_gaussians(some, params.components) if is_gaussian else fit_betas(some)
     if not fitted.sound[0]:
@@ -299,10 +337,13 @@ def _fitted_rows(block: Candidates, params: Mixture) -> Float64s:
     values = _measured(block, params)
     usable = block.undecided & np.isfinite(values)
     probability: Float64s = scipy.special.expit(5 * (0.5 - values))
-    rank = block.columns.get("bm25_rank", np.zeros(values.shape, np.float32))
-    order = np.lexsort((block.documents, np.nan_to_num(rank, nan=np.inf)))
+    no_ranks = np.zeros(values.shape, np.float32)
+    rank = block.columns.get("bm25_rank", no_ranks)
+    rank = np.nan_to_num(rank, nan=np.inf)
+    order = np.lexsort((block.documents, rank))
     for row in np.flatnonzero(usable.sum(axis=1) >= params.components):
-        places = order[row][usable[row, order[row]]]
+        row_order = order[row]
+        places = row_order[usable[row, row_order]]
         of_row = values[row, places][:, None]
         mixture = _mixture_of(of_row, params.components)
         posteriors = mixture.predict_proba(of_row)
@@ -335,7 +376,11 @@ def mixture(block: Candidates, params: Mixture, context: Context) -> Candidates:
     values = _measured(block, params)
     if params.per == "query":
         negative = _fitted_rows(block, params)
+    elif fitted is None:
+        negative = np.ones_like(values)
     else:
-        negative = np.ones_like(values) if fitted is None else fitted.probability_lower(values)
-    block = block.with_columns({"p_negative": negative, "hardness": values * negative})
-    return replace(block, weight=(block.weight * np.nan_to_num(negative)).astype(np.float32))
+        negative = fitted.probability_lower(values)
+    hardness = values * negative
+    block = block.with_columns({"p_negative": negative, "hardness": hardness})
+    weight = block.weight * np.nan_to_num(negative)
+    return replace(block, weight=weight.astype(np.float32))

@@ -19,7 +19,9 @@ class Params(BaseModel):
 
 
 def named(
-    value: Any, models: Mapping[str, type[BaseModel]], noun: str = ""
+    value: Any,
+    models: Mapping[str, type[BaseModel]],
+    noun: str = "",
 ) -> tuple[str, dict[str, Any]]:
     """Read a name, or one name with its parameters, as recipes have them.
 
@@ -101,7 +103,11 @@ class StepType:
 STEPS: Final[dict[str, StepType]] = {}
 
 
-def step(name: str, params: type[Params] = Params, **kind: Any) -> Callable[[Apply], Apply]:
+def step(
+    name: str,
+    params: type[Params] = Params,
+    **kind: Any,
+) -> Callable[[Apply], Apply]:
     """Register a function as the step ``name``; ``kind`` are other fields of :class:`StepType`."""
 
     def register(apply: Apply) -> Apply:

@@ -52,7 +52,10 @@ class Promote(Params):
         "p_relevant", description="Calibrated probability of relevance that is compared."
     )
     threshold: float = Field(
-        0.9, gt=0, le=1, description="From it on a candidate is a positive; 0.9 is RocketQA's."
+        0.9,
+        gt=0,
+        le=1,
+        description="From it on a candidate is a positive; 0.9 is RocketQA's.",
     )
 
 
@@ -72,7 +75,10 @@ class Route(Params):
         "p_relevant", description="Calibrated probability of relevance that is compared."
     )
     negative: float | None = Field(
-        None, gt=0, le=1, description="Negatives lie below it. None finds it by the rates below."
+        None,
+        gt=0,
+        le=1,
+        description="Negatives lie below it. None finds it by the rates below.",
     )
     max_false_negative_rate: float | None = Field(
         0.1,
@@ -95,7 +101,10 @@ class Route(Params):
         ),
     )
     positive: float | None = Field(
-        None, gt=0, le=1, description="Promoted from it on. None: at most 5 % are wrong."
+        None,
+        gt=0,
+        le=1,
+        description="Promoted from it on. None: at most 5 % are wrong.",
     )
     barred: float | None = Field(
         None,
@@ -149,9 +158,11 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     for measured in blocks:
         # What a language model said of some changes what becomes of those, not the thresholds.
         block = measured.with_columns({params.column: unread(measured.columns, params.column)})
-        unmeasured = {"p_heldout": np.full(block.positives.shape, np.nan, np.float32)}
-        heldout = unread(unmeasured | block.positive_columns, "p_heldout")
-        heldout = np.where((block.query_verdict == OPEN)[:, None], heldout, np.nan)
+        unmeasured = np.full(block.positives.shape, np.nan, np.float32)
+        positive_columns = {"p_heldout": unmeasured} | block.positive_columns
+        heldout = unread(positive_columns, "p_heldout")
+        is_open = block.query_verdict == OPEN
+        heldout = np.where(is_open[:, None], heldout, np.nan)
         heldout_parts.append(heldout[np.isfinite(heldout)])
         promotions.add(block, params.column, heldout)
         sample.add(block, params.column)
@@ -177,12 +188,16 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
 def _negative_threshold(drawn: _Drawn, positives: Float32s, params: Route) -> float:
     unlabelled = drawn.values[np.isfinite(drawn.values)]
     max_rate = params.max_false_negative_rate
-    if max_rate is not None and len(positives) >= _LEAST_POSITIVES and len(unlabelled):
+    enough = len(positives) >= _LEAST_POSITIVES and len(unlabelled)
+    if max_rate is not None and enough:
+        probabilities = np.concatenate([positives, unlabelled])
         labels = np.repeat([1, 0], [len(positives), len(unlabelled)])
-        fitted = threshold_for(np.concatenate([positives, unlabelled]), labels, max_rate)
+        fitted = threshold_for(probabilities, labels, max_rate)
         log.info(
             "route: %.1f %% (%.1f–%.1f %%) of %d held-out positives would pass as negatives",
-            *(100 * share for share in (fitted.rate, fitted.low, fitted.high)),
+            100 * fitted.rate,
+            100 * fitted.low,
+            100 * fitted.high,
             fitted.positives,
         )
         return fitted.threshold
@@ -226,28 +241,34 @@ class _Drawn:
     def below(self, threshold: float) -> Float32s:
         """Return the probabilities of what is taken, float32 [R, ≤ 2 n], NaN for none."""
         below = self.values < threshold
-        chosen = np.where(below & (np.cumsum(below, axis=1) <= self._count), self.values, np.nan)
-        if self._fill:
-            # Of a row with fewer below the threshold than are to be filled, all below it are among
-            # the least doubted.
-            short = below.sum(axis=1, keepdims=True) < self._fill
-            chosen = np.concatenate(
-                [np.where(short, np.nan, chosen), np.where(short, self._least, np.nan)], axis=1
-            )
-        return chosen
+        is_early = np.cumsum(below, axis=1) <= self._count
+        chosen = np.where(below & is_early, self.values, np.nan)
+        if not self._fill:
+            return chosen
+        # Of a row with fewer below the threshold than are to be filled, all below it are among the
+        # least doubted.
+        short = below.sum(axis=1, keepdims=True) < self._fill
+        chosen = np.where(short, np.nan, chosen)
+        least_doubted = np.where(short, self._least, np.nan)
+        return np.concatenate([chosen, least_doubted], axis=1)
 
     def share(self, threshold: float) -> float:
         """Return the mean probability of what is taken; 0 of nothing."""
         chosen = self.below(threshold)
-        return float(np.nanmean(chosen)) if np.isfinite(chosen).any() else 0.0
+        if not np.isfinite(chosen).any():
+            return 0.0
+        return float(np.nanmean(chosen))
 
 
 class _PromotionCount:
     """Counts the unlabelled candidates from each of the positive thresholds on."""
 
     def __init__(self) -> None:
+        thresholds = _POSITIVE_GRID[-1]
         self._rows = 0
-        self._all, self._rivals, self._right = np.zeros((3, _POSITIVE_GRID[-1]))
+        self._all = np.zeros(thresholds)
+        self._rivals = np.zeros(thresholds)
+        self._right = np.zeros(thresholds)
 
     def add(self, block: Candidates, column: str, heldout: Float32s) -> None:
         self._rows += int((block.query_verdict == OPEN).sum())
@@ -265,15 +286,23 @@ class _PromotionCount:
         # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
         right_promotions = self._right.round(6)
         meets = (right_promotions > 0) & (len(positives) >= _LEAST_POSITIVES)
-        for promoted, right in ((self._all, self._rows), (self._rivals, right_promotions)):
+        counts = (
+            (self._all, self._rows),
+            (self._rivals, right_promotions),
+        )
+        for promoted, right in counts:
             meets &= promoted <= _MAX_FALSE_PROMOTION_RATE * (promoted + right)
-        return float(_grid(*_POSITIVE_GRID)[np.argmax(meets)]) if meets.any() else np.inf
+        if not meets.any():
+            return np.inf
+        thresholds = _grid(*_POSITIVE_GRID)
+        return float(thresholds[np.argmax(meets)])
 
 
 def _at_least(values: Float32s, weights: Float64s | None = None) -> Float64s:
     edges = [*_grid(*_POSITIVE_GRID), np.inf]
-    counts = np.histogram(values, edges, weights=weights)[0].astype(np.float64)
-    return counts[::-1].cumsum()[::-1]
+    counts, _ = np.histogram(values, edges, weights=weights)
+    falling = counts.astype(np.float64)[::-1]
+    return falling.cumsum()[::-1]
 
 
 class _Sample:
@@ -283,24 +312,36 @@ class _Sample:
         self._seed = seed
         # Draws, queries and values of the rows so far.
         self._sample: tuple[NDArray[Any], ...]
-        self._sample = (np.zeros(0), np.zeros(0, np.str_), np.zeros((0, 0), np.float32))
+        self._sample = (
+            np.zeros(0),
+            np.zeros(0, np.str_),
+            np.zeros((0, 0), np.float32),
+        )
 
     def add(self, block: Candidates, column: str) -> None:
         first_positive = block.positives[:, :1]
-        draws = seeds.uniform(self._seed, "selection/route", block.query_ids, first_positive)[:, 0]
-        largest = self._sample[0].max() if len(self._sample[0]) >= _SAMPLE else np.inf
+        draws = seeds.uniform(
+            self._seed,
+            "selection/route",
+            block.query_ids,
+            first_positive,
+        )[:, 0]
+        sample_draws = self._sample[0]
+        largest = sample_draws.max() if len(sample_draws) >= _SAMPLE else np.inf
         is_sampled = (draws <= largest) & (block.query_verdict == OPEN)
         block = block.take(np.flatnonzero(is_sampled))
         nearness = np.nan_to_num(block.columns["dense"], nan=-np.inf)
         nearness = np.where(block.undecided, nearness, -np.inf)
         # As samplers draw: the window before what lies deeper.
-        tier = np.nan_to_num(block.columns.get("tier", np.zeros(nearness.shape, np.float32)))
+        no_tiers = np.zeros(nearness.shape, np.float32)
+        tier = np.nan_to_num(block.columns.get("tier", no_tiers))
         order = np.lexsort((block.documents, -nearness, tier))
         values = np.where(block.undecided, block.columns[column], np.nan)
         values = in_rows(values, order).astype(np.float32)[:, :_FIRST]
         added = (draws[is_sampled], block.query_ids, values)
         sample = [stacked(pair) for pair in zip(self._sample, added, strict=True)]
-        smallest = np.sort(np.argsort(sample[0], kind="stable")[:_SAMPLE])
+        by_draw = np.argsort(sample[0], kind="stable")
+        smallest = np.sort(by_draw[:_SAMPLE])
         self._sample = tuple(array[smallest] for array in sample)
 
     def rows(self) -> tuple[NDArray[np.str_], Float32s]:
@@ -324,49 +365,54 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     """Route each judged candidate to negative, uncertain or promoted; reject unjudged ones."""
     thresholds: Thresholds = context.fitted
     judged = block.columns[params.column]
-    before = unread(block.columns, params.column)
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
-    sure = (
-        f"{params.column} ≥ {thresholds.positive:.3g}"
-        if thresholds.positive <= 1
-        else "the judge is never sure enough"
-    )
-    if GRADE in block.columns:
-        required = params.positive or SURE
-        read = np.isfinite(block.columns[GRADE])
-        rule = f"{params.column} ≥ {required:g} after a language model read it"
-        block = block.rejected(
-            "promote", read & (judged >= required), rule, "promoted", in_batch=True
-        )
-        before = np.where(
-            read, np.minimum(before, np.nextafter(np.float32(thresholds.positive), 0)), before
-        )
-    block = block.rejected(
-        "promote", before >= thresholds.positive, sure, "promoted", in_batch=True
-    )
+    block, before = _promoted(block, params, thresholds)
     # Nothing that was doubted before becomes a negative by it.
     doubted = np.fmax(judged, before)
     between = block.undecided & (doubted >= thresholds.negative)
     if params.at_least:
         doubt = np.where(block.undecided, doubted, np.inf)
-        is_filled = places(block.documents, doubt) < min(params.at_least, context.negatives)
+        fill = min(params.at_least, context.negatives)
+        is_filled = places(block.documents, doubt) < fill
         spared = between & is_filled & (doubt < _EVEN)
         # What is doubtful comes after what is safe, however far away that is.
+        last_tier = np.float32(TIERS.index("uncertain"))
         tier = block.columns.get("tier", np.zeros(spared.shape, np.float32))
-        block = block.with_columns(
-            {"tier": np.where(spared, np.float32(TIERS.index("uncertain")), tier)}
-        )
+        block = block.with_columns({"tier": np.where(spared, last_tier, tier)})
         between &= ~spared
     barred = thresholds.negative if params.barred is None else params.barred
     if barred > thresholds.negative:
         rule = f"{params.column} ≥ {barred:.3g}"
-        block = block.rejected(
-            "barred", between & (doubted >= barred), rule, "uncertain", in_batch=True
-        )
+        is_barred = between & (doubted >= barred)
+        block = block.rejected("barred", is_barred, rule, "uncertain", in_batch=True)
     everywhere = barred <= thresholds.negative
     rule = f"{params.column} ≥ {thresholds.negative:.3g}"
     block = block.rejected("uncertain", between, rule, "uncertain", in_batch=everywhere)
     if not params.at_least:
         return block
-    empty = np.logical_and(between.any(axis=1), ~block.undecided.any(axis=1))
+    nothing_left = ~block.undecided.any(axis=1)
+    empty = np.logical_and(between.any(axis=1), nothing_left)
     return block.dropped("nothing_safe", empty, f"no candidate has {params.column} < {_EVEN:g}")
+
+
+def _promoted(
+    block: Candidates,
+    params: Route,
+    thresholds: Thresholds,
+) -> tuple[Candidates, Float32s]:
+    """Promote the sure candidates; return also what the judges said before a language model did."""
+    judged = block.columns[params.column]
+    before = unread(block.columns, params.column)
+    if GRADE in block.columns:
+        required = params.positive or SURE
+        is_read = np.isfinite(block.columns[GRADE])
+        is_sure = is_read & (judged >= required)
+        rule = f"{params.column} ≥ {required:g} after a language model read it"
+        block = block.rejected("promote", is_sure, rule, "promoted", in_batch=True)
+        just_below = np.nextafter(np.float32(thresholds.positive), 0)
+        before = np.where(is_read, np.minimum(before, just_below), before)
+    rule = "the judge is never sure enough"
+    if thresholds.positive <= 1:
+        rule = f"{params.column} ≥ {thresholds.positive:.3g}"
+    is_sure = before >= thresholds.positive
+    return block.rejected("promote", is_sure, rule, "promoted", in_batch=True), before

@@ -27,7 +27,10 @@ def places(*keys: NDArray[Any]) -> Int64s:
 
 
 def choose(
-    block: Candidates, key: NDArray[np.floating], count: int, first: Bools | None = None
+    block: Candidates,
+    key: NDArray[np.floating],
+    count: int,
+    first: Bools | None = None,
 ) -> Candidates:
     """Make the ``count`` undecided candidates of the largest key in each row its negatives.
 
@@ -38,21 +41,21 @@ def choose(
     """
     usable = block.undecided & ~np.isnan(key)
     late = np.zeros_like(usable) if first is None else ~first
-    tier = np.nan_to_num(block.columns.get("tier", np.zeros(key.shape, np.float32)))
+    no_tiers = np.zeros(key.shape, np.float32)
+    tier = np.nan_to_num(block.columns.get("tier", no_tiers))
     # What cannot be used is behind the last tier; one number sorts faster than three.
     group = np.where(usable, 2 * tier + late, np.inf)
     place = places(block.documents, -key, group)
     chosen = usable & (place < count)
-    block = block.with_columns({"choice": np.where(chosen, place + 1, np.nan)})
-    return replace(block, verdict=np.where(chosen, np.int16(NEGATIVE), block.verdict))
+    choice = np.where(chosen, place + 1, np.nan)
+    verdict = np.where(chosen, np.int16(NEGATIVE), block.verdict)
+    return replace(block.with_columns({"choice": choice}), verdict=verdict)
 
 
 def row_keys(block: Candidates) -> list[str]:
     """Names of the rows' random streams: the query and its first positive."""
-    return [
-        f"{query}\x1f{positive}"
-        for query, positive in zip(block.query_ids, block.positives[:, 0], strict=True)
-    ]
+    pairs = zip(block.query_ids, block.positives[:, 0], strict=True)
+    return [f"{query}\x1f{positive}" for query, positive in pairs]
 
 
 class Top(Params):
@@ -66,7 +69,12 @@ class Top(Params):
     )
 
 
-@step("top", Top, requires=lambda p: {p.by, p.first} - {None, "weight"}, sampler=True)
+@step(
+    "top",
+    Top,
+    requires=lambda p: {p.by, p.first} - {None, "weight"},
+    sampler=True,
+)
 def top(block: Candidates, params: Top, context: Context) -> Candidates:
     """Take the n candidates of the largest value in a column, or first those marked in another."""
     first = None if params.first is None else block.columns[params.first] > 0.5
@@ -77,7 +85,12 @@ def top(block: Candidates, params: Top, context: Context) -> Candidates:
 @step("random", sampler=True)
 def random(block: Candidates, params: Params, context: Context) -> Candidates:
     """Draw n candidates uniformly without replacement, from the row's own random stream."""
-    draws = seeds.uniform(context.seed, "selection/random", row_keys(block), block.documents)
+    draws = seeds.uniform(
+        context.seed,
+        "selection/random",
+        row_keys(block),
+        block.documents,
+    )
     return choose(block, draws, context.negatives)
 
 
@@ -87,7 +100,12 @@ class Draw(Params):
     by: str = Field("hardness", description="Column in proportion to which candidates are drawn.")
 
 
-@step("draw", Draw, requires=lambda p: {p.by}, sampler=True)
+@step(
+    "draw",
+    Draw,
+    requires=lambda p: {p.by},
+    sampler=True,
+)
 def draw(block: Candidates, params: Draw, context: Context) -> Candidates:
     """Draw n candidates without replacement, in proportion to a column (methods §3.4, mode `mix`).
 
@@ -97,12 +115,16 @@ def draw(block: Candidates, params: Draw, context: Context) -> Candidates:
     values = block.columns[params.by].astype(np.float64)
     with np.errstate(divide="ignore"):
         log_chance = np.log(np.where(values > 0, values, np.nan))
-    return choose(
-        block, gumbel_keys(block, log_chance, context.seed, "selection/draw"), context.negatives
-    )
+    keys = gumbel_keys(block, log_chance, context.seed, "selection/draw")
+    return choose(block, keys, context.negatives)
 
 
-def gumbel_keys(block: Candidates, log_chance: Float64s, seed: int, stream: str) -> Float64s:
+def gumbel_keys(
+    block: Candidates,
+    log_chance: Float64s,
+    seed: int,
+    stream: str,
+) -> Float64s:
     """Return keys whose n largest are n draws without replacement (Gumbel top-k; Kool et al. 2019).
 
     Parameters
@@ -122,7 +144,8 @@ def gumbel_keys(block: Candidates, log_chance: Float64s, seed: int, stream: str)
     """
     uniform = seeds.uniform(seed, stream, row_keys(block), block.documents)
     # A draw of exactly 0 has no logarithm; half of the next larger one stands in for it.
-    return log_chance - np.log(-np.log(np.maximum(uniform, 2.0**-54)))
+    uniform = np.maximum(uniform, 2.0**-54)
+    return log_chance - np.log(-np.log(uniform))
 
 
 class BackOff(Params):
@@ -151,8 +174,13 @@ def back_off(block: Candidates, params: BackOff, context: Context) -> Candidates
     inside = retrieved & (block.columns["dense_rank"] <= params.last)
     # What `route` has put last stays last.
     last_tier = TIERS.index("uncertain")
-    uncertain = block.columns.get("tier", np.zeros(drawn.shape, np.float32)) == last_tier
-    tier = np.select([uncertain, inside, retrieved, graph], [4.0, 0.0, 1.0, 2.0], 3.0)
+    no_tiers = np.zeros(drawn.shape, np.float32)
+    uncertain = block.columns.get("tier", no_tiers) == last_tier
+    tier = np.select(
+        [uncertain, inside, retrieved, graph],
+        [4.0, 0.0, 1.0, 2.0],
+        3.0,
+    )
     return block.with_columns({"tier": np.where(block.filled, tier, np.nan)})
 
 
@@ -160,10 +188,12 @@ def _least_similar_half(block: Candidates, among: np.ndarray) -> np.ndarray:
     """True for those under ``among`` in each row that are the half least similar to the query."""
     # Most columns hold what was retrieved.
     some = np.flatnonzero(among.any(axis=0))
-    similarity = np.where(among, np.nan_to_num(block.columns["dense"], nan=np.inf), np.inf)[:, some]
-    half = among.copy()
+    dense = np.nan_to_num(block.columns["dense"], nan=np.inf)
+    similarity = np.where(among, dense, np.inf)[:, some]
+    place = places(block.documents[:, some], similarity)
     count = np.ceil(among.sum(axis=1) / 2)[:, None]
-    half[:, some] &= places(block.documents[:, some], similarity) < count
+    half = among.copy()
+    half[:, some] &= place < count
     return half
 
 
@@ -196,7 +226,11 @@ class SimAns(Params):
     def constants(self) -> tuple[float, float]:
         """The values of a and b."""
         a, b = (1.0, 1.5) if self.form == "rank" else (0.5, 0.0)
-        return (a if self.a is None else self.a, b if self.b is None else self.b)
+        if self.a is not None:
+            a = self.a
+        if self.b is not None:
+            b = self.b
+        return a, b
 
 
 def fit_scale(blocks: Iterable[Candidates], params: SimAns, context: Context) -> float:
@@ -211,7 +245,8 @@ def fit_scale(blocks: Iterable[Candidates], params: SimAns, context: Context) ->
         gaps_of_block = _gaps(block)[block.undecided]
         gaps.append(gaps_of_block[np.isfinite(gaps_of_block)])
     # Sorted, since the last bits of a sum depend on its order.
-    variance = float(np.var(np.sort(np.concatenate(gaps)))) if sum(map(len, gaps)) else 0.0
+    all_gaps = np.sort(np.concatenate(gaps))
+    variance = float(np.var(all_gaps)) if len(all_gaps) else 0.0
     if variance < 1e-12:
         log.warning("simans: all score gaps are alike or unknown, so a is not scaled")
         return 1.0
@@ -219,7 +254,8 @@ def fit_scale(blocks: Iterable[Candidates], params: SimAns, context: Context) ->
 
 
 def _gaps(block: Candidates) -> Float64s:
-    return block.columns["dense"].astype(np.float64) - block.positive_columns["dense"][:, :1]
+    scores = block.columns["dense"].astype(np.float64)
+    return scores - block.positive_columns["dense"][:, :1]
 
 
 def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> Float64s:
@@ -244,15 +280,25 @@ def log_chances(block: Candidates, params: SimAns, variance: float = 1.0) -> Flo
     if params.form == "rank":
         rank = block.columns["dense_rank"].astype(np.float64) - 1
         positive_rank = block.positive_columns["dense_rank"][:, :1].astype(np.float64) - 1
-        behind = np.max(np.nan_to_num(rank, nan=-1.0), axis=1, keepdims=True, initial=-1.0) + 1
+        behind = (
+            np.max(
+                np.nan_to_num(rank, nan=-1.0),
+                axis=1,
+                keepdims=True,
+                initial=-1.0,
+            )
+            + 1
+        )
         energy = -a * np.abs(rank - b * np.where(np.isnan(positive_rank), behind, positive_rank))
     else:
         peak = b if params.form == "score" else -b
         energy = -(a / variance) * (_gaps(block) - peak) ** 2
-    energy = np.where(block.undecided & np.isfinite(energy), energy, -np.inf)
+    can_be_drawn = block.undecided & np.isfinite(energy)
+    energy = np.where(can_be_drawn, energy, -np.inf)
     largest = np.max(energy, axis=1, keepdims=True, initial=-1e300)
     # Added in the order of their size, so that the order of the candidates changes no bit.
-    total = np.cumsum(np.sort(np.exp(energy - largest)), axis=1)[:, -1:]
+    relative = np.sort(np.exp(energy - largest))
+    total = np.cumsum(relative, axis=1)[:, -1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         result: Float64s = energy - largest - np.log(total)
     return np.where(np.isfinite(result), result, np.nan)
@@ -275,10 +321,20 @@ def simans(block: Candidates, params: SimAns, context: Context) -> Candidates:
     """
     chances = log_chances(block, params, 1.0 if context.fitted is None else context.fitted)
     block = choose(
-        block, gumbel_keys(block, chances, context.seed, "selection/simans"), context.negatives
+        block,
+        gumbel_keys(block, chances, context.seed, "selection/simans"),
+        context.negatives,
     )
     inverse = np.where(block.negatives, -chances, -np.inf)
-    relative = np.exp(inverse - np.max(inverse, axis=1, keepdims=True, initial=-1e300))
+    relative = np.exp(
+        inverse
+        - np.max(
+            inverse,
+            axis=1,
+            keepdims=True,
+            initial=-1e300,
+        )
+    )
     count = np.maximum(block.negatives.sum(axis=1, keepdims=True), 1)
     mean = np.cumsum(np.sort(relative), axis=1)[:, -1:] / count
     with np.errstate(invalid="ignore", divide="ignore"):
