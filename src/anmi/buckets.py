@@ -32,7 +32,7 @@ _UNREACHABLE: Final = {
 COMPLETE: Final = "_complete"
 
 
-def file_system(url: str) -> Any:
+def file_system(location: str) -> Any:
     """Return the file system of a URL.
 
     Raises
@@ -40,16 +40,16 @@ def file_system(url: str) -> Any:
     AnmiError
         The protocol is unknown, or its library is not installed.
     """
-    protocol = url.partition("://")[0]
+    protocol = location.partition("://")[0]
     parts = {"max_concurrency": _PARTS} if protocol in ("s3", "s3a") else {}
-    with in_one_sentence(url):
+    with in_one_sentence(location):
         return fsspec.filesystem(protocol, **parts)
 
 
-def names(place: str) -> list[str]:
+def names(location: str) -> list[str]:
     """Return the sorted names in a folder, by its path or URL; none where it is absent."""
-    with in_one_sentence(place):
-        return listed(*fsspec.core.url_to_fs(place))
+    with in_one_sentence(location):
+        return listed(*fsspec.core.url_to_fs(location))
 
 
 def listed(files: Any, path: str) -> list[str]:
@@ -65,10 +65,10 @@ def listed(files: Any, path: str) -> list[str]:
         return []
 
 
-def read_text(place: str) -> str | None:
+def read_text(location: str) -> str | None:
     """Return what a small file holds, by its path or URL; None where there is no such file."""
-    with in_one_sentence(place):
-        system, path = fsspec.core.url_to_fs(place)
+    with in_one_sentence(location):
+        system, path = fsspec.core.url_to_fs(location)
         try:
             return str(system.cat_file(path), "utf-8", "replace")
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -77,27 +77,27 @@ def read_text(place: str) -> str | None:
             return None
 
 
-def write_text(place: str, text: str) -> None:
+def write_text(location: str, text: str) -> None:
     """Write a small file by its path or URL, whole or not at all."""
-    if "://" in place:
-        with in_one_sentence(place):
-            file_system(place).pipe_file(place, text.encode("utf-8"))
+    if "://" in location:
+        with in_one_sentence(location):
+            file_system(location).pipe_file(location, text.encode("utf-8"))
     else:
-        with aside(Path(place)) as path:
+        with aside(Path(location)) as path:
             path.write_text(text, encoding="utf-8")
 
 
-def remove(place: str) -> None:
+def remove(location: str) -> None:
     """Remove a file or folder by its path or URL; it is moved aside first, so never seen half.
 
     In a bucket the mark that a folder is complete goes first.
     """
-    if "://" not in place:
-        if Path(place).exists():
-            files.remove(Path(place), beside=Path(place).parent)
+    if "://" not in location:
+        if Path(location).exists():
+            files.remove(Path(location), beside=Path(location).parent)
         return
-    with in_one_sentence(place):
-        empty(*fsspec.core.url_to_fs(place))
+    with in_one_sentence(location):
+        empty(*fsspec.core.url_to_fs(location))
 
 
 def empty(files: Any, target: str) -> None:
@@ -110,12 +110,12 @@ def empty(files: Any, target: str) -> None:
         files.rm(target, recursive=True)
 
 
-def upload(files: Any, local: Path, target: str, place: str) -> None:
-    """Copy a file or a folder, which is marked as complete, to ``target``; errors say ``place``.
+def upload(files: Any, local: Path, target: str, location: str) -> None:
+    """Copy a file or a folder, which is marked as complete, to ``target``; errors name ``location``.
 
     Empty folders in it are not kept: buckets know none.
     """
-    with in_one_sentence(place):
+    with in_one_sentence(location):
         if not local.is_dir():
             # S3 shows a file once all its bytes are there, one that is sent in parts as well.
             files.put_file(str(local), target)
@@ -128,9 +128,9 @@ def upload(files: Any, local: Path, target: str, place: str) -> None:
         files.pipe_file(f"{target}/{COMPLETE}", b"")
 
 
-def download(files: Any, source: str, local: Path, place: str) -> None:
-    """Copy a file or folder to ``local``, which does not exist yet; errors say ``place``."""
-    with in_one_sentence(place):
+def download(files: Any, source: str, local: Path, location: str) -> None:
+    """Copy a file or folder to ``local``, which does not exist yet; errors name ``location``."""
+    with in_one_sentence(location):
         if not files.isdir(source):
             files.get_file(source, str(local))
             return
@@ -142,7 +142,7 @@ def download(files: Any, source: str, local: Path, place: str) -> None:
         }
         if any(".." in PurePosixPath(name).parts for name in inside.values()):
             raise AnmiError(
-                f"{place} holds a name with .. in it, which would lead out of its folder: remove it"
+                f"{location} holds a name with .. in it, which would lead out of its folder: remove it"
             )
         inside = {path: name for path, name in inside.items() if name and name != COMPLETE}
         for name in inside.values():
@@ -162,17 +162,17 @@ def lacks_bucket(error: BaseException) -> bool:
 
 
 @contextmanager
-def in_one_sentence(place: str) -> Iterator[None]:
+def in_one_sentence(location: str) -> Iterator[None]:
     """Say of whatever a file system raises inside what is wrong where, and what to do."""
     try:
         yield
     except AnmiError:
         raise
     except Exception as error:
-        raise AnmiError(sentence(place, error)) from error
+        raise AnmiError(sentence(location, error)) from error
 
 
-def sentence(place: str, error: BaseException) -> str:
+def sentence(location: str, error: BaseException) -> str:
     """Return what a user should know of an error of a file system.
 
     Examples
@@ -182,12 +182,12 @@ def sentence(place: str, error: BaseException) -> str:
     """
     kinds = {kind.__name__ for cause in causes(error) for kind in type(cause).__mro__}
     reason = first_line(error)
-    is_s3 = place.startswith(("s3:", "s3a:"))
+    is_s3 = location.startswith(("s3:", "s3a:"))
     keys = " (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)" if is_s3 else ""
     endpoint = " and AWS_ENDPOINT_URL" if is_s3 else ""
     credentials = f"the credentials in the environment{keys}"
     if lacks_bucket(error):
-        return f"{place}: there is no such bucket: create it, or correct ANMI_DATA_ROOT"
+        return f"{location}: there is no such bucket: create it, or correct ANMI_DATA_ROOT"
     problem = f" cannot be used ({reason}): check ANMI_DATA_ROOT{endpoint}"
     if "ImportError" in kinds:
         package = pip_install("s3") if is_s3 else "install it"
@@ -200,4 +200,4 @@ def sentence(place: str, error: BaseException) -> str:
         problem = f" is not there, or not all of it ({reason})"
     elif kinds & _UNREACHABLE:
         problem = f" cannot be reached ({reason}): check the network{endpoint}"
-    return place + problem
+    return location + problem

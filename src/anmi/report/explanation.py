@@ -101,11 +101,9 @@ def explain(
         log_odds = contributions(row, dict(fused), fold_of_query(fused, query, seed))
     negative_count = int(row.negatives.sum())
     candidates = []
-    for place in np.flatnonzero(row.filled[0]).tolist():
-        candidate = _candidate(row, place, corpus, dropped)
-        candidate["evidence"] = {
-            kind: _plain(values[0, place]) for kind, values in log_odds.items()
-        }
+    for slot in np.flatnonzero(row.filled[0]).tolist():
+        candidate = _candidate(row, slot, corpus, dropped)
+        candidate["evidence"] = {kind: _plain(values[0, slot]) for kind, values in log_odds.items()}
         candidate["why"] = _why(candidate, negative_count, negatives_wanted)
         candidates.append(candidate)
     positives = []
@@ -125,26 +123,26 @@ def explain(
 
 
 def _candidate(
-    row: Candidates, place: int, corpus: pd.DataFrame, dropped: Mapping[str, str] | None
+    row: Candidates, slot: int, corpus: pd.DataFrame, dropped: Mapping[str, str] | None
 ) -> dict[str, Any]:
     """Return what was measured of a candidate, and the rule that decided on it."""
-    code = row.verdict[0, place]
+    code = row.verdict[0, slot]
     step = row.legend[code]
     rule = row.rules.get(step)
     choice, tier = (
-        _plain(row.columns[name][0, place]) if name in row.columns else None
+        _plain(row.columns[name][0, slot]) if name in row.columns else None
         for name in ("choice", "tier")
     )
     candidate = {
-        "place": place + 1,
-        **_document(corpus, row.documents[0, place]),
-        "source": [source for source, bit in SOURCES.items() if row.source[0, place] & bit],
-        "scores": _scores(row, place),
+        "place": slot + 1,
+        **_document(corpus, row.documents[0, slot]),
+        "source": [source for source, bit in SOURCES.items() if row.source[0, slot] & bit],
+        "scores": _scores(row, slot),
         "verdict": rule.kind if rule else "rejected",
         "step": step,
         "rule": rule.text if rule else "",
-        "here": in_numbers(rule.text, row, place) if rule else "",
-        "weight": _plain(row.weight[0, place]),
+        "here": in_numbers(rule.text, row, slot) if rule else "",
+        "weight": _plain(row.weight[0, slot]),
         "choice": None if choice is None else int(choice),
         "tier": None if tier is None else TIERS[int(tier)],
     }
@@ -172,14 +170,14 @@ def _document(corpus: pd.DataFrame, index: int) -> dict[str, str]:
     return {"document_id": str(entry["document_id"]), "start": text[:TEXT_START]}
 
 
-def _scores(row: Candidates, place: Any) -> dict[str, float | None]:
+def _scores(row: Candidates, slot: Any) -> dict[str, float | None]:
     scores = {
-        n: _plain(values[0, place])
+        n: _plain(values[0, slot])
         for n, values in row.columns.items()
         if n not in ("choice", "tier")
     }
     if "elo" in row.columns and "elo" in row.positive_columns:
-        scores["gap"] = _plain(row.positive_columns["elo"][0, 0] - row.columns["elo"][0, place])
+        scores["gap"] = _plain(row.positive_columns["elo"][0, 0] - row.columns["elo"][0, slot])
     return scores
 
 
@@ -204,10 +202,10 @@ def _why(candidate: Mapping[str, Any], negative_count: int, negatives_wanted: in
     return f"{candidate['step']}: {rule}" if rule else str(candidate["step"])
 
 
-def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
+def in_numbers(rule: str, row: Candidates, slot: Any = 0) -> str:
     """Return a rule that is relative to the positive in this query's numbers; empty for any other.
 
-    The block has one query; on ``place`` depends only what is told of an interval of gaps.
+    The block has one query; on ``slot`` depends only what is told of an interval of gaps.
 
     Examples
     --------
@@ -222,7 +220,7 @@ def in_numbers(rule: str, row: Candidates, place: Any = 0) -> str:
         return float(row.positive_columns.get(column, _FAR)[0, 0])
 
     def candidate(column: str) -> float:
-        return float(row.columns[column][0, place]) if column in row.columns else math.nan
+        return float(row.columns[column][0, slot]) if column in row.columns else math.nan
 
     if match := _SHARE.match(rule):
         score = positive(match[1])
@@ -320,7 +318,7 @@ def candidates_table(decisions: Mapping[str, Any], top: int, width: int) -> Tabl
     table.add_column("weight", justify="right", no_wrap=True)
 
     def add(
-        place: str,
+        slot: str,
         row: Mapping[str, Any],
         source: list[str],
         cells_of_row: Sequence[str],
@@ -331,15 +329,15 @@ def candidates_table(decisions: Mapping[str, Any], top: int, width: int) -> Tabl
         # An id is there to be copied, so it is never cut.
         document = Group(Text(row["document_id"], overflow="fold"), start, Text("+".join(source)))
         scores = [_stacked(row["scores"], name) for name in names]
-        table.add_row(place, document, *map(Text, (*scores, *cells_of_row)), style=style)
+        table.add_row(slot, document, *map(Text, (*scores, *cells_of_row)), style=style)
 
-    for place, row in enumerate(decisions["positives"]):
+    for slot, row in enumerate(decisions["positives"]):
         add(
             "+",
             row,
             ["qrels"],
-            ("positive", "" if place else "compared with", ""),
-            "dim green" if place else "green",
+            ("positive", "" if slot else "compared with", ""),
+            "dim green" if slot else "green",
         )
     for row in shown:
         why = "\n".join(text for text in (row["why"], strongest(row["evidence"])) if text)
