@@ -104,7 +104,10 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
         redirect_stderr(io.StringIO()),
     ):
         # All are imported first: scipy adds to what numpy says.
-        for module, package in [(module, name) for name in packages for module in _modules(name)]:
+        modules = []
+        for package in packages:
+            modules += [(module, package) for module in _modules(package)]
+        for module, package in modules:
             for name, item, kind in _members(module, package):
                 docstring = getattr(item, "__doc__", None)
                 # The object itself is kept, so that its id cannot be given to another one.
@@ -114,7 +117,8 @@ def public_objects(packages: Sequence[str]) -> list[PublicObject]:
     objects = []
     for parts, named in named_docstrings.items():
         named.sort(key=lambda entry: publicness(entry[0]))
-        objects.append(PublicObject(*named[0], *parts, [name for name, *_ in named]))
+        aliases = [name for name, *_ in named]
+        objects.append(PublicObject(*named[0], *parts, aliases))
     return sorted(objects)
 
 
@@ -172,10 +176,13 @@ def stable(text: str) -> str:
     "``{'a', 'b'}`` <f> ok"
     """
     text = _VARYING_LINE.sub("", text)
-    text = _SET_OF_NAMES.sub(
-        lambda match: "``{" + ", ".join(sorted(match.group(1).split(", "))) + "}``", text
-    )
+    text = _SET_OF_NAMES.sub(_sorted_names, text)
     return _ADDRESS.sub("", text)
+
+
+def _sorted_names(match: re.Match[str]) -> str:
+    names = sorted(match.group(1).split(", "))
+    return "``{" + ", ".join(names) + "}``"
 
 
 def split_docstring(text: str) -> tuple[str, str] | None:
@@ -214,8 +221,11 @@ def see_also(docstring: str) -> list[str]:
     for line in match[1].splitlines() if match else ():
         # Descriptions are indented; only lines at the margin name objects.
         if line and not line[0].isspace():
-            names += re.split(r"\s:(?:\s|$)", _ROLE.sub(r"\1", line))[0].split(",")
-    names = [name.strip().strip("`").removesuffix("()").lstrip("~") for name in names]
+            plain_line = _ROLE.sub(r"\1", line)
+            before_colon = re.split(r"\s:(?:\s|$)", plain_line)[0]
+            for written in before_colon.split(","):
+                name = written.strip().strip("`").removesuffix("()")
+                names.append(name.lstrip("~"))
     return [name for name in names if _NAME.fullmatch(name)]
 
 
@@ -242,7 +252,10 @@ def read_api_docs(location: str, options: Options) -> RawCollection:
     # for numpy.linalg.norm. A kind alone would let any of 1,800 functions stand there.
     kinds = {item.name: f"{item.kind}:{item.module}" for item in objects}
     kinds |= {item.module: "module" for item in objects if item.module not in kinds}
-    entities = [(name, name.rpartition(".")[2], to_json([kind])) for name, kind in kinds.items()]
+    entities = []
+    for name, kind in kinds.items():
+        label = name.rpartition(".")[2]
+        entities.append((name, label, to_json([kind])))
     return RawCollection(
         # No title: the name would give the answer away.
         table(
@@ -294,6 +307,7 @@ def _resolve(
     scope = item.name.split(".")[:-1]
     scopes = [".".join(scope[:length]) for length in range(len(scope), 0, -1)]
     head, _, tail = written.partition(".")
-    candidates = [*(f"{prefix}.{written}" for prefix in [*scopes, item.module]), written]
+    candidates = [f"{prefix}.{written}" for prefix in [*scopes, item.module]]
+    candidates.append(written)
     candidates.append(f"{_SHORT.get(head, head)}.{tail}")
     return next((names[name] for name in candidates if name in names), None)

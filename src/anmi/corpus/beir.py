@@ -77,10 +77,11 @@ def read_beir(location: str, options: Options) -> RawCollection:
         )
     corpus = inside(_first(folder, ["corpus"], _TEXTS) or folder / "corpus.jsonl", folder)
     documents = read_texts(corpus, "document", options.columns)
-    paths = {split: _first(place, names, _LABELS) for split, names in SPLIT_NAMES.items()}
-    tables = {
-        path.name: read_qrels(inside(path, folder), split) for split, path in paths.items() if path
-    }
+    tables: dict[str, pd.DataFrame] = {}
+    for split, names in SPLIT_NAMES.items():
+        path = _first(place, names, _LABELS)
+        if path:
+            tables[path.name] = read_qrels(inside(path, folder), split)
     others = sorted(path.name for path in place.glob("*.*") if path.suffix in _LABELS)
     if not tables and others:
         # Labels under another name are a slip: the run would train on pseudo-queries and never say
@@ -95,7 +96,8 @@ def read_beir(location: str, options: Options) -> RawCollection:
     if query_file or len(qrels):
         query_file = inside(query_file or folder / "queries.jsonl", folder)
         queries = read_texts(query_file, "query", options.columns)
-    run_files = sorted(path for path in (folder / "runs").glob("*") if path.suffix in RUN_ENDINGS)
+    run_paths = sorted((folder / "runs").glob("*"))
+    run_files = [path for path in run_paths if path.suffix in RUN_ENDINGS]
     runs = [read_run(inside(run_file, folder)) for run_file in run_files]
     empty_files = [name for name, labels in tables.items() if labels.empty]
     return RawCollection(
@@ -167,7 +169,8 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
     lines = read_lines(path) if split != "dev" or path.read_bytes().strip() else ()
     rows = [(number, line.split("\t")) for number, line in lines]
     places: tuple[int, ...] = (0, 1, 2)
-    if rows and len(trec := " ".join(rows[0][1]).split()) == 4 and trec[3].lstrip("-").isdecimal():
+    first_fields = " ".join(rows[0][1]).split() if rows else []
+    if len(first_fields) == 4 and first_fields[3].lstrip("-").isdecimal():
         rows = [(number, " ".join(fields).split()) for number, fields in rows]
         places = (0, 2, 3)
         width = 4
@@ -175,7 +178,8 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
         number, header = rows.pop(0)
         width = len(header)
         named = _places(tuple(header))
-        if not named and (width != 3 or header[2].strip(" -").replace(".", "").isdecimal()):
+        looks_like_label = width == 3 and header[2].strip(" -").replace(".", "").isdecimal()
+        if not named and (width != 3 or looks_like_label):
             raise AnmiError(
                 f"{path} line {number} is not the header; its columns should be {_HEADER},"
                 " separated by tabs"
@@ -187,7 +191,9 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
                 f"{path} line {number} has {len(fields)} columns; {width} as in the first line were"
                 " expected, separated by tabs, or by blanks in four columns of TREC"
             )
-    chosen = [(number, [fields[place] for place in places]) for number, fields in rows]
+    chosen = []
+    for number, fields in rows:
+        chosen.append((number, [fields[place] for place in places]))
     return _table(path, chosen, split)
 
 
@@ -195,8 +201,13 @@ def read_qrels(path: Path, split: str) -> pd.DataFrame:
 def _places(header: tuple[str, ...]) -> tuple[int, ...]:
     """Return where query, document and label stand; nothing where names do not say so."""
     plain = [name.strip().lower().replace("_", "-") for name in header]
-    columns = [next((name for name in names if name in plain), "") for names in _COLUMNS.values()]
-    return tuple(map(plain.index, columns)) if all(columns) else ()
+    places = []
+    for names in _COLUMNS.values():
+        present = [name for name in names if name in plain]
+        if not present:
+            return ()
+        places.append(plain.index(present[0]))
+    return tuple(places)
 
 
 def labels_of(
@@ -224,8 +235,11 @@ def _table(
     """Return labels whose ids have no blanks around them, as those of texts have none."""
     if not rows and split != "dev":
         raise AnmiError(f"{path} has a header and no rows; at least one label was expected")
-    texts = ((line, [clean(str(field)).strip() for field in fields]) for line, fields in rows)
-    return table(((*fields, split, str(path), line) for line, fields in texts), *LABEL_COLUMNS)
+    labels = []
+    for line, fields in rows:
+        texts = [clean(str(field)).strip() for field in fields]
+        labels.append((*texts, split, str(path), line))
+    return table(labels, *LABEL_COLUMNS)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from io import BytesIO
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from anmi.corpus.places import ROW_FILES, files_of_docs, kind_of
@@ -209,7 +210,9 @@ def _front_matter(source: str) -> tuple[str, str]:
     """Return the title of the YAML or TOML between two marks at the start, and what follows it."""
     matter = _FRONT_MATTER.match(source)
     title = _title_of(*matter.groups()) if matter else None
-    return ("", source) if matter is None or title is None else (title, source[matter.end() :])
+    if matter is None or title is None:
+        return "", source
+    return title, source[matter.end() :]
 
 
 def _title_of(mark: str, block: str) -> str | None:
@@ -312,9 +315,11 @@ def _html_blocks(source: str) -> tuple[str, list[_Block]]:
             # Sphinx and others put a link to itself behind every heading.
             text = _one_line(text).rstrip("¶").rstrip()
         else:
-            text = "\n".join(_one_line(line) for line in text.split("\n")).strip()
+            lines = map(_one_line, text.split("\n"))
+            text = "\n".join(lines).strip()
         if text.strip():
-            blocks.append(_Block(text, int(tag[1]) if tag in _HEADINGS else 0, tag in _TIGHT))
+            level = int(tag[1]) if tag in _HEADINGS else 0
+            blocks.append(_Block(text, level, tag in _TIGHT))
 
     walk = etree.iterwalk(root, events=("start", "end"))
     for event, element in walk:
@@ -328,8 +333,10 @@ def _html_blocks(source: str) -> tuple[str, list[_Block]]:
             if tag in _BLOCKS:
                 end_block("" if starts else tag)
             preformatted += (tag == "pre") * (1 if starts else -1)
-            if starts:
-                parts.append(element.get("alt") or "" if tag == "img" else _TAG_TEXTS.get(tag, ""))
+            if starts and tag == "img":
+                parts.append(element.get("alt") or "")
+            elif starts:
+                parts.append(_TAG_TEXTS.get(tag, ""))
         text = (element.text if starts else element.tail) or ""
         parts.append(text if preformatted else _BLANKS.sub(" ", text))
     end_block("")
@@ -338,23 +345,39 @@ def _html_blocks(source: str) -> tuple[str, list[_Block]]:
 
 def _joined(title: str, blocks: Sequence[_Block]) -> PlainText:
     first = next((place for place, block in enumerate(blocks) if block.level), None)
-    if first is not None and (not title or normalised(title) == normalised(blocks[first].text)):
-        title = title or blocks[first].text
-        blocks = [*blocks[:first], *blocks[first + 1 :]]
-    ends = [
-        "\n" if block_above.tight and block_below.tight else "\n\n"
-        for block_above, block_below in pairwise(blocks)
-    ]
-    text = "".join(block.text + end for block, end in zip(blocks, [*ends, ""], strict=False))
-    return PlainText(
-        title,
-        text.strip("\n"),
-        tuple((block.text, block.level) for block in blocks if block.level),
-    )
+    if first is not None:
+        heading = blocks[first].text
+        if not title or normalised(title) == normalised(heading):
+            title = title or heading
+            blocks = [*blocks[:first], *blocks[first + 1 :]]
+    parts = [blocks[0].text] if blocks else []
+    for block_above, block_below in pairwise(blocks):
+        is_tight = block_above.tight and block_below.tight
+        parts.append("\n" if is_tight else "\n\n")
+        parts.append(block_below.text)
+    headings = tuple((block.text, block.level) for block in blocks if block.level)
+    return PlainText(title, "".join(parts).strip("\n"), headings)
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _add_file(documents: TextTable, path: Path, name: str, document: PlainText) -> None:
+    """Add a file as a document, unless it has no text."""
+    if not document.title and not document.text:
+        return
+    metadata: dict[str, Any] = {"path": name}
+    if document.headings:
+        metadata["headings"] = document.headings
+    documents.add(
+        clean(name),
+        clean(document.text),
+        metadata,
+        path,
+        line=0,
+        title=clean(document.title),
+    )
 
 
 def read_docs(location: str, options: Options) -> RawCollection:
@@ -400,26 +423,10 @@ def read_docs(location: str, options: Options) -> RawCollection:
             if kind in ROW_FILES:
                 with path.open("rb") as file:
                     blank = not file.read(_LOOK).strip(b" \t\r\n\xef\xbb\xbf")
-                documents.add_rows(
-                    path,
-                    () if blank else read_rows(path),
-                    options.columns,
-                    clean(name),
-                )
+                rows = () if blank else read_rows(path)
+                documents.add_rows(path, rows, options.columns, clean(name))
             elif kind in KINDS:
-                document = KINDS[kind](path.read_bytes())
-                if document.title or document.text:
-                    metadata = {"path": name} | (
-                        {"headings": document.headings} if document.headings else {}
-                    )
-                    documents.add(
-                        clean(name),
-                        clean(document.text),
-                        metadata,
-                        path,
-                        0,
-                        clean(document.title),
-                    )
+                _add_file(documents, path, name, KINDS[kind](path.read_bytes()))
             else:
                 left_out.append((*entry, f"files of its kind are not read; {_ENDINGS} are"))
                 continue

@@ -11,7 +11,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
 from typing import Final, Literal
 
 import numpy as np
@@ -134,7 +133,8 @@ def hardness(texts: Sequence[str], code_mix: CodeMix = "language") -> Float64s:
 
 def _hardness(text: str, code_mix: CodeMix) -> float:
     words = split_words(text)
-    shares = (count / len(text) for _, count in sorted(Counter(text).items()))
+    counts = sorted(Counter(text).items())
+    shares = [count / len(text) for _, count in counts]
     # The sum may be -0.0 or a rounding below it.
     entropy = max(sum(-share * math.log2(share) for share in shares), 0.0)
     marks = len(_MARKS.findall(text)) / max(len(text), 1)
@@ -144,9 +144,9 @@ def _hardness(text: str, code_mix: CodeMix) -> float:
         marks / _MOST_PUNCTUATION,
         mixed_share(words, code_mix),
     )
-    return min(
-        sum(weight * min(part, 1.0) for weight, part in zip(_WEIGHTS, parts, strict=True)), 1.0
-    )
+    weighted = zip(_WEIGHTS, parts, strict=True)
+    total = sum(weight * min(part, 1.0) for weight, part in weighted)
+    return min(total, 1.0)
 
 
 def mixed_share(words: Sequence[tuple[str, str]], by: CodeMix = "language") -> float:
@@ -168,24 +168,21 @@ def mixed_share(words: Sequence[tuple[str, str]], by: CodeMix = "language") -> f
     >>> mixed_share(split_words("what is कल का मौसम"), by="script")
     0.4
     """
-    of_script = {
-        script: [word.lower() for word, _ in of_one_script]
-        for script, of_one_script in groupby(
-            sorted(words, key=lambda word: word[1]), key=lambda word: word[1]
-        )
-        if script
-    }
+    of_script: dict[str, list[str]] = {}
+    for word, script in sorted(words, key=lambda pair: pair[1]):
+        if script:
+            of_script.setdefault(script, []).append(word.lower())
     if not of_script:
         return 0.0
     count = sum(map(len, of_script.values()))
     main = max(of_script, key=lambda script: len(of_script[script]))
     mixed = count - len(of_script[main])
     if by == "language" and main in LANGUAGES:
-        likelihood = np.log10(
-            [_frequencies(word[:100], LANGUAGES[main]) for word in of_script[main]]
-        )
+        frequencies = [_frequencies(word[:100], LANGUAGES[main]) for word in of_script[main]]
+        likelihood = np.log10(frequencies)
         home = likelihood.sum(axis=0).argmax()
-        mixed += int((likelihood.max(axis=1) - likelihood[:, home] > _SWITCH).sum())
+        gain = likelihood.max(axis=1) - likelihood[:, home]
+        mixed += int((gain > _SWITCH).sum())
     return mixed / count
 
 

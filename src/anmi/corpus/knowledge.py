@@ -159,6 +159,7 @@ class KnowledgeGraph:
         triple_of_fact = triple_of_row.ravel()[len(graph) :]
         document_of_fact = pd.Index(document_ids).get_indexer(pd.Index(facts.document_id))
         shape = (len(document_ids), len(triples))
+        head_of_fact = head[len(graph) :]
         return cls(
             tuple(entities.uri),
             tuple(entities.label),
@@ -167,13 +168,19 @@ class KnowledgeGraph:
             triples,
             types=_types(entities.types.tolist()),
             stated=membership(document_of_fact, triple_of_fact, shape),
-            about=_about(document_of_fact, head[len(graph) :], len(document_ids), len(entities)),
+            about=_about(
+                document_of_fact,
+                head_of_fact,
+                len(document_ids),
+                len(entities),
+            ),
         )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """How a text would write each node, N: the label of an entity."""
-        return *self.labels, *map(surface, self.nodes[len(self.uris) :])
+        unlabelled = self.nodes[len(self.uris) :]
+        return *self.labels, *map(surface, unlabelled)
 
     def entailing(self, positives: Int32s) -> sparse.csr_array:
         """Return which documents state all facts of one of a query's positives.
@@ -197,7 +204,8 @@ class KnowledgeGraph:
         blocks = [sparse.csr_array((0, fact_counts.shape[0]), dtype=np.int32)]
         for start in range(0, len(documents), _BLOCK):
             shared = sparse.coo_array(needed[start : start + _BLOCK] @ transposed)
-            shared.data = (shared.data == sizes[start + shared.row]).astype(np.int32)
+            is_all = shared.data == sizes[start + shared.row]
+            shared.data = is_all.astype(np.int32)
             shared.eliminate_zeros()
             blocks.append(sparse.csr_array(shared))
         shape = (len(positives), len(documents))
@@ -226,17 +234,20 @@ def membership(
     shape: tuple[int, int],
 ) -> sparse.csr_array:
     """Return the matrix of pairs, each once, its columns in ascending order; bool."""
-    result = sparse.csr_array((np.ones(len(rows), bool), (rows, columns)), shape)
+    is_member = np.ones(len(rows), bool)
+    result = sparse.csr_array((is_member, (rows, columns)), shape)
     result.sum_duplicates()
     result.sort_indices()
     return result
 
 
 def _types(type_lists: Sequence[str]) -> sparse.csr_array:
-    types = pd.Series([[*dict.fromkeys(json.loads(text))] for text in type_lists], dtype=object)
-    rows = types.explode().dropna()
-    columns, names = pd.factorize(rows)
-    return membership(rows.index.to_numpy(np.int64), columns, (len(types), len(names)))
+    lists = [list(dict.fromkeys(json.loads(text))) for text in type_lists]
+    types = pd.Series(lists, dtype=object)
+    types_of_entities = types.explode().dropna()
+    columns, names = pd.factorize(types_of_entities)
+    rows = types_of_entities.index.to_numpy(np.int64)
+    return membership(rows, columns, (len(types), len(names)))
 
 
 def _about(
@@ -272,14 +283,16 @@ def triples_of(metadata: str) -> tuple[list[Triple], bool]:
     written = json.loads(metadata).get("triples") if '"triples"' in metadata else None
     if not isinstance(written, list):
         return [], written is None
-    sound = [
-        (str(item[0]), str(item[1]), str(item[2]))
-        for item in written
-        if isinstance(item, list)
-        and len(item) == 3
-        and all(isinstance(part, str | int | float) and str(part).strip() for part in item)
-    ]
+    sound: list[Triple] = []
+    for item in written:
+        if isinstance(item, list) and len(item) == 3 and all(map(_is_node, item)):
+            head, relation, tail = map(str, item)
+            sound.append((head, relation, tail))
     return sound, len(sound) == len(written)
+
+
+def _is_node(item: Any) -> bool:
+    return isinstance(item, str | int | float) and bool(str(item).strip())
 
 
 def stated_facts(
@@ -315,12 +328,16 @@ def stated_facts(
     rows = of_documents[["head", *_HEADER]].to_numpy().tolist()
     telling = containing(corpus["metadata"], '"triples"')
     document_ids = taken(corpus["document_id"], telling)
-    for document_id, metadata in zip(document_ids, taken(corpus["metadata"], telling), strict=True):
-        for triple in triples_of(metadata)[0]:
-            rows.append([document_id, *(resolve(triple) if resolve else triple)])
-    facts = pd.DataFrame(rows, columns=list(FACT_COLUMNS)).astype("str").drop_duplicates()
-    positions = pd.Index(corpus["document_id"].unique()).get_indexer(facts["document_id"])
-    return facts.iloc[positions.argsort(kind="stable")].reset_index(drop=True)
+    metadata_texts = taken(corpus["metadata"], telling)
+    for document_id, metadata in zip(document_ids, metadata_texts, strict=True):
+        triples, _ = triples_of(metadata)
+        for triple in map(resolve, triples) if resolve else triples:
+            rows.append([document_id, *triple])
+    facts = pd.DataFrame(rows, columns=list(FACT_COLUMNS))
+    facts = facts.astype("str").drop_duplicates()
+    documents = pd.Index(corpus["document_id"].unique())
+    order = documents.get_indexer(facts["document_id"]).argsort(kind="stable")
+    return facts.iloc[order].reset_index(drop=True)
 
 
 def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
@@ -335,11 +352,13 @@ def superset_of_triples(corpus: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFra
     ids = pd.Index(corpus["document_id"])
     rows = pd.Series(ids.get_indexer(qrels["document_id"]))
     labels = rows.groupby(qrels["query_id"].to_numpy()).agg(list)
-    positives = padded_array(pa.chunked_array([labels.tolist()], pa.list_(pa.int32())), PADDING)
+    lists = pa.chunked_array([labels.tolist()], pa.list_(pa.int32()))
+    positives = padded_array(lists, PADDING)
     knowledge = KnowledgeGraph.from_tables(empty(*ENTITY_COLUMNS), graph, facts, ids)
     stating = knowledge.entailing(positives)
+    query_ids = labels.index.to_numpy(object)
     pairs = {
-        "query_id": np.repeat(labels.index.to_numpy(object), np.diff(stating.indptr)),
+        "query_id": np.repeat(query_ids, np.diff(stating.indptr)),
         "document_id": ids.to_numpy(object)[stating.indices],
     }
     equal = pd.DataFrame(pairs, dtype="str")
@@ -388,15 +407,17 @@ def read_kg(location: str, options: Options) -> RawCollection:
         language = options.language or detect_language(joined_texts(raw.documents))
         entities, graph = read_rdf(files[0], language)
     is_malformed = [not triples_of(text)[1] for text in raw.documents["metadata"]]
-    bad_rows = raw.documents.loc[is_malformed, ["document_id", "file", "line"]]
-    malformed = table_of(("fact", *row, _MALFORMED) for row in bad_rows.to_numpy().tolist())
+    bad_documents = raw.documents.loc[is_malformed, ["document_id", "file", "line"]]
+    bad_rows = bad_documents.to_numpy().tolist()
+    malformed = table_of(("fact", *row, _MALFORMED) for row in bad_rows)
     check_share(malformed, "documents", len(raw.documents), options.max_quarantine)
 
     entities = with_ranges(entities, graph)
     triples = set(graph[_HEADER].itertuples(index=False, name=None))
     # Relations are seldom URIs; those that are none have a name and no short one.
     relations = graph["relation"][graph["relation"].str.contains("://", regex=False)]
-    facts = stated_facts(raw.documents, graph, resolver({*entities["uri"], *relations}, triples))
+    resolve = resolver({*entities["uri"], *relations}, triples)
+    facts = stated_facts(raw.documents, graph, resolve)
     notes: dict[str, Any] = {"graph": [str(path) for path in files]}
     stated = facts[_HEADER].itertuples(index=False, name=None)
     if foreign := sum(triple not in triples for triple in stated):
@@ -475,7 +496,8 @@ def read_tables(
     if not sound and not bad:
         raise AnmiError(f"{triples} has a header and no rows; at least one triple was expected")
     check_share(table_of(bad), "triples", len(sound) + len(bad), max_quarantine)
-    graph = pd.DataFrame(sound, columns=_HEADER, dtype="str").drop_duplicates(ignore_index=True)
+    graph = pd.DataFrame(sound, columns=_HEADER, dtype="str")
+    graph = graph.drop_duplicates(ignore_index=True)
     return entity_table, graph, table_of(bad)
 
 
@@ -515,9 +537,8 @@ def read_entities(path: Path) -> pd.DataFrame:
         lines[uri] = number
         # One type is often written without its brackets.
         listed = types if isinstance(types, list) else [types]
-        names = dict.fromkeys(
-            clean(name).strip() for name in listed if isinstance(name, str) and name.strip()
-        )
+        texts = (name for name in listed if isinstance(name, str) and name.strip())
+        names = dict.fromkeys(clean(name).strip() for name in texts)
         label = clean(label).strip() if isinstance(label, str) else ""
         rows.append((uri, label or last_segment(uri), to_json(list(names))))
     return pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
@@ -532,7 +553,9 @@ def last_segment(uri: str) -> str:
     ('Aarhus Airport', 'Aarhus')
     """
     path = uri.rstrip("/#")
-    return path[max(path.rfind("/"), path.rfind("#")) + 1 :].replace("_", " ").strip() or uri
+    start = max(path.rfind("/"), path.rfind("#")) + 1
+    label = path[start:].replace("_", " ").strip()
+    return label or uri
 
 
 def is_quoted(text: str) -> bool:
@@ -553,9 +576,10 @@ def with_ranges(entities: pd.DataFrame, graph: pd.DataFrame) -> pd.DataFrame:
     bare = entities["types"] == "[]"
     untyped = graph[graph["tail"].isin(entities.loc[bare, "uri"])]
     tails = untyped.drop_duplicates(["relation", "tail"])
-    names = ("range:" + tails["relation"]).groupby(tails["tail"], sort=False).agg(list)
-    ranges = names.map(to_json)
-    types = entities["types"].mask(bare, entities["uri"].map(ranges).fillna("[]"))
+    range_names = "range:" + tails["relation"]
+    range_lists = range_names.groupby(tails["tail"], sort=False).agg(list)
+    ranges = entities["uri"].map(range_lists.map(to_json))
+    types = entities["types"].mask(bare, ranges.fillna("[]"))
     return entities.assign(types=types.astype("str"))
 
 
@@ -586,14 +610,18 @@ def resolver(uris: Iterable[str], triples: Collection[Triple]) -> Callable[[Trip
     uris_by_name = defaultdict[str, list[str]](list)
     for uri in sorted(set(uris), key=lambda uri: (len(uri), uri)):
         start = uri.find("://") + 3 if "://" in uri else 0
-        endings = {uri[i + 1 :] for i in range(start, len(uri) - 1) if uri[i] in "/#"}
-        for name in endings | {uri}:
+        uri_names = {uri}
+        for i in range(start, len(uri) - 1):
+            if uri[i] in "/#":
+                uri_names.add(uri[i + 1 :])
+        for name in uri_names:
             uris_by_name[name].append(uri)
 
     def clearest(name: str) -> str:
         candidates = uris_by_name.get(name, [name])
         prefix = candidates[0].removesuffix(name)
-        return candidates[0] if all(uri.startswith(prefix) for uri in candidates) else name
+        is_clear = all(uri.startswith(prefix) for uri in candidates)
+        return candidates[0] if is_clear else name
 
     @cache  # The same triple stands in many documents.
     def resolve(triple: Triple) -> Triple:
@@ -601,7 +629,9 @@ def resolver(uris: Iterable[str], triples: Collection[Triple]) -> Callable[[Trip
         literal = is_quoted(tail)
         heads = uris_by_name.get(head, [head])
         relations = (relation, *uris_by_name.get(relation, ()))
-        tails = (tail, tail[1:-1]) if literal else (tail, *uris_by_name.get(tail, ()), f'"{tail}"')
+        tails = (tail, *uris_by_name.get(tail, ()), f'"{tail}"')
+        if literal:
+            tails = (tail, tail[1:-1])
         for candidate in product(heads, relations, tails):
             if candidate in triples:
                 return candidate
@@ -641,28 +671,24 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     from rdflib import OWL, RDF, RDFS, XSD, BNode, Literal
 
     graph = _parsed(path)
-    order = (language, "en", "")
     texts = (None, XSD.string, RDF.langString)
     above = RDFS.subClassOf
 
     def of_schema(node: Any) -> bool:
         return str(node).startswith((str(RDF), str(RDFS), str(OWL)))
 
-    def label_of(node: Any) -> str:
-        texts = [text for text in graph.objects(node, RDFS.label) if isinstance(text, Literal)]
-        tagged = [((text.language or "").lower().partition("-")[0], str(text)) for text in texts]
-        ranked = (
-            (order.index(tag) if tag in order else len(order), tag, text) for tag, text in tagged
-        )
-        text = min(ranked, default=(0, "", ""))[2]
-        return clean(text).strip() or last_segment(clean(str(node)))
-
-    classes = {*graph.subjects(above), *graph.objects(None, above), *graph.objects(None, RDF.type)}
+    kinds_stated = set(graph.objects(None, RDF.type))
+    classes = {
+        *graph.subjects(above),
+        *graph.objects(None, above),
+        *kinds_stated,
+    }
     # Everything is one of these, so they make no class; the other kinds of OWL are those of
     # classes.
     instances = (OWL.Thing, OWL.NamedIndividual, RDFS.Resource)
-    schema = {kind for kind in graph.objects(None, RDF.type) if of_schema(kind)} - {*instances}
-    classes |= {node for kind in schema for node in graph.subjects(RDF.type, kind)}
+    for kind in kinds_stated.difference(instances):
+        if of_schema(kind):
+            classes.update(graph.subjects(RDF.type, kind))
     nodes: dict[Any, bool] = {}
     facts = dict[Triple, None]()
     for triple in graph:
@@ -680,17 +706,36 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         raise AnmiError(
             f"{path} holds no triple that names its head and its tail; at least one was expected"
         )
+
+    def types_of(node: Any) -> list[str]:
+        types: dict[str, None] = {}
+        for class_ in graph.objects(node, RDF.type):
+            for kind in graph.transitive_objects(class_, above):
+                if not of_schema(kind):
+                    types[clean(str(kind))] = None
+        return list(types)
+
     rows = []
     for node in (node for node, is_entity in nodes.items() if is_entity):
-        kinds = (
-            kind
-            for class_ in graph.objects(node, RDF.type)
-            for kind in graph.transitive_objects(class_, above)
-        )
-        types = dict.fromkeys(clean(str(kind)) for kind in kinds if not of_schema(kind))
-        rows.append((clean(str(node)), label_of(node), to_json(list(types))))
+        uri = clean(str(node))
+        rows.append((uri, _label_of(graph, node, language), to_json(types_of(node))))
     entities = pd.DataFrame(rows, columns=list(ENTITY_COLUMNS), dtype="str")
     return entities, pd.DataFrame(list(facts), columns=_HEADER, dtype="str")
+
+
+def _label_of(graph: Any, node: Any, language: str) -> str:
+    """Return the label in the language, in English, in none or in any; else what the URI ends in."""
+    from rdflib import RDFS, Literal
+
+    order = (language, "en", "")
+    ranked = [(len(order) + 1, "", "")]
+    for label in graph.objects(node, RDFS.label):
+        if isinstance(label, Literal):
+            tag = (label.language or "").lower().partition("-")[0]
+            rank = order.index(tag) if tag in order else len(order)
+            ranked.append((rank, tag, str(label)))
+    _, _, text = min(ranked)
+    return clean(text).strip() or last_segment(clean(str(node)))
 
 
 def _parsed(path: Path) -> Any:
@@ -705,8 +750,11 @@ def _parsed(path: Path) -> Any:
         return graph.parse(data=text, format="turtle", publicID=_BASE)
     except (SyntaxError, ValueError, RecursionError) as error:
         # rdflib counts some lines twice, but knows at which character it stopped.
-        line = f" line {text.count(chr(10), 0, error._i) + 1}" if hasattr(error, "_i") else ""
-        reason = " ".join(str(getattr(error, "_why", error)).split())[:200]
+        line = ""
+        if hasattr(error, "_i"):
+            line = f" line {text.count(chr(10), 0, error._i) + 1}"
+        message = str(getattr(error, "_why", error))
+        reason = " ".join(message.split())[:200]
         raise AnmiError(
             f"{path}{line} is not valid Turtle ({reason}); correct the statement that ends or"
             " begins there"

@@ -112,7 +112,11 @@ def read_log(path: Path | None) -> list[Mark]:
     if path is None or not path.is_file():
         return []
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    return [_mark(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
+    log = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            log.append(_mark(line, path, number))
+    return log
 
 
 def _mark(line: str, path: Path, number: int) -> Mark:
@@ -159,7 +163,8 @@ def question_of(text: str) -> tuple[str, str]:
     >>> question_of("How  do I sort?"), question_of("how do i sort")[0]
     (('asked-accee5c7b945f3fc', 'How do I sort?'), 'asked-accee5c7b945f3fc')
     """
-    text = " ".join(COMMANDS.sub(" ", text.encode("utf-8", "replace").decode()).split())
+    text = text.encode("utf-8", "replace").decode()
+    text = " ".join(COMMANDS.sub(" ", text).split())
     return f"asked-{hash_text(normalised(text), size=8)}", text
 
 
@@ -229,13 +234,15 @@ def with_marks(
     queries = collection.queries
     split = marks["query_id"].map(queries.set_index("query_id")["split"])
     is_present = split.notna() & marks["document_id"].isin(collection.corpus["document_id"])
-    counts = is_present & (split.isin(COUNTED) | marks["query_id"].isin(new_queries["query_id"]))
+    is_new = marks["query_id"].isin(new_queries["query_id"])
+    counts = is_present & (split.isin(COUNTED) | is_new)
     notes = collection.notes | _note(marks.assign(known=is_present, counts=counts), new_queries)
     counted = marks.assign(split=split)[counts].reset_index(drop=True)
     is_relevant = (counted["relevance"] == 1).to_numpy()
     labels = collection.qrels[~pairs_among(collection.qrels, counted[~is_relevant])]
     new_labels = counted[is_relevant & ~pairs_among(counted, labels)][[*labels]]
-    qrels = pd.concat([labels, new_labels.astype(dict(labels.dtypes))], ignore_index=True)
+    new_labels = new_labels.astype(dict(labels.dtypes))
+    qrels = pd.concat([labels, new_labels], ignore_index=True)
     if (new_labels["split"] == "train").any():
         notes.pop("labels", None)
 
@@ -291,7 +298,8 @@ def _with_questions(
         metadata="{}",
         same_as="",
     )
-    new = new[~new["query_id"].isin(queries["query_id"]) & new["query_id"].isin(answered)]
+    is_new = ~new["query_id"].isin(queries["query_id"])
+    new = new[is_new & new["query_id"].isin(answered)]
     new = new.drop_duplicates("query_id", keep="last", ignore_index=True)
     if len(collection.forms):
         new["same_as"] = find_queries(new, collection.corpus, collection.forms)

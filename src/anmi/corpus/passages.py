@@ -107,14 +107,14 @@ def cut_text(
         sections[-1].append(unit)
     path: list[_Unit] = []
     passages = []
-    for group in (
-        part for section in _joined(sections, target) for part in _evenly(section, target)
-    ):
+    groups: list[list[_Unit]] = []
+    for section in _joined(sections, target):
+        groups.extend(_evenly(section, target))
+    for group in groups:
         leading = list(takewhile(lambda unit: unit.level, group))
         path = _under(path, leading)
-        passages.append(
-            Passage(group[0].start, group[-1].end, tuple(heading.name for heading in path))
-        )
+        names = tuple(heading.name for heading in path)
+        passages.append(Passage(group[0].start, group[-1].end, names))
         # Headings in the middle of a passage stay in its text, and are above the passages that
         # follow.
         path = _under(path, [unit for unit in group[len(leading) :] if unit.level])
@@ -135,7 +135,8 @@ def _joined(sections: list[list[_Unit]], target: int) -> list[list[_Unit]]:
         words = sum(unit.words for unit in section)
         shortest = _SHORT * target
         before = sum(unit.words for unit in joined[-1]) if joined else 0
-        if joined and min(words, before) < shortest and words + before <= target + shortest:
+        is_short = min(words, before) < shortest
+        if joined and is_short and words + before <= target + shortest:
             joined[-1] += section
         else:
             joined.append(section)
@@ -152,9 +153,8 @@ def _evenly(section: list[_Unit], target: int) -> Iterator[list[_Unit]]:
     for unit in section:
         # A unit that lies mostly beyond the end of a part begins the next one; a heading alone is
         # no part.
-        if size + unit.words / 2 > ends * words / count and any(
-            not member.level for member in part
-        ):
+        is_full = size + unit.words / 2 > ends * words / count
+        if is_full and not all(member.level for member in part):
             yield part
             part = []
             ends = ends + 1
@@ -206,10 +206,13 @@ def _parts(
         stop = min(start + size, end)
         blank = _WORD.search(text, stop, end) if stop < end else None
         # Where there is no blank nearby, as in Thai or Chinese, any character will do.
-        stop = blank.start() if blank is not None and blank.start() - stop < size else stop
-        if text[start:stop].strip():
-            yield _Unit(start, stop, count_words(text[start:stop]))
-        start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
+        if blank is not None and blank.start() - stop < size:
+            stop = blank.start()
+        piece = text[start:stop]
+        if piece.strip():
+            yield _Unit(start, stop, count_words(piece))
+        later = text[stop:end]
+        start = stop + len(later) - len(later.lstrip())
 
 
 def cut_collection(
@@ -244,11 +247,11 @@ def cut_collection(
         A passage would have the id of another document.
     """
     corpus = collection.corpus.assign(parent=parents.to_numpy(), start=np.int64(-1))
-    cuts = (
-        {}
-        if passages == "none"
-        else dict(_cuts(collection, *((LONG, TARGET) if passages == "auto" else [passages] * 2)))
-    )
+    cuts: dict[int, list[Passage]] = {}
+    if passages == "auto":
+        cuts = dict(_cuts(collection, LONG, TARGET))
+    elif passages != "none":
+        cuts = dict(_cuts(collection, passages, passages))
     if passages == "auto" and 0 < len(cuts) < _LEAST_LONG * len(corpus):
         note = (
             f"{len(cuts):,} of {len(corpus):,} documents have more than {LONG} words, under a"
@@ -260,9 +263,8 @@ def cut_collection(
         return replace(collection, corpus=corpus)
     whole = ~np.isin(np.arange(len(corpus)), list(cuts))
     new = _passages_of(corpus, cuts, collection.language)
-    rows_in_any_order = pd.concat(
-        [corpus.assign(row=np.arange(len(corpus)))[whole], new], ignore_index=True
-    )
+    uncut = corpus.assign(row=np.arange(len(corpus)))[whole]
+    rows_in_any_order = pd.concat([uncut, new], ignore_index=True)
     order = np.argsort(rows_in_any_order["row"].to_numpy(), kind="stable")
     cut_corpus = rows_in_any_order.drop(columns="row").iloc[order].reset_index(drop=True)
     if len(again := cut_corpus["document_id"][cut_corpus["document_id"].duplicated()]):
@@ -272,20 +274,15 @@ def cut_collection(
         )
     note = f"{len(cuts):,} of {len(corpus):,} documents are cut into {len(new):,} passages"
     log.info("%s: labels name documents, and mining looks for the passage", note)
-    forms = pa.concat_arrays(
-        [collection.forms.filter(pa.array(whole)), normalised_forms(joined_texts(new))]
-    )
-    forms = forms.take(pa.array(order))
-    qrels, equivalents, judged = (
-        spread(table, cut_corpus)
-        for table in (collection.qrels, collection.equivalents, collection.judged)
-    )
+    uncut_forms = collection.forms.filter(pa.array(whole))
+    new_forms = normalised_forms(joined_texts(new))
+    forms = pa.concat_arrays([uncut_forms, new_forms]).take(pa.array(order))
     return replace(
         collection,
         corpus=cut_corpus,
-        qrels=qrels,
-        equivalents=equivalents,
-        judged=judged,
+        qrels=spread(collection.qrels, cut_corpus),
+        equivalents=spread(collection.equivalents, cut_corpus),
+        judged=spread(collection.judged, cut_corpus),
         forms=forms,
         duplicates=find_duplicates(cut_corpus["document_id"], forms),
         notes=collection.notes | {"passages": note},
@@ -300,13 +297,14 @@ def _cuts(
     """Yield the rows of long documents and how they are cut."""
     whole = {*collection.queries["same_as"], *collection.facts["document_id"]}
     # A word takes at least two characters: two of a script without blanks, or one and a blank.
-    rows = np.flatnonzero(collection.corpus["text"].str.len().to_numpy() > 2 * long)
-    columns = (taken(collection.corpus[name], rows) for name in ("document_id", "text", "metadata"))
+    lengths = collection.corpus["text"].str.len().to_numpy()
+    rows = np.flatnonzero(lengths > 2 * long)
+    names = ("document_id", "text", "metadata")
+    columns = (taken(collection.corpus[name], rows) for name in names)
     for row, document, text, metadata in zip(rows.tolist(), *columns, strict=True):
         if document not in whole and count_words(text) > long:
-            headings = [
-                (str(name), int(level)) for name, level in json.loads(metadata).get("headings", ())
-            ]
+            listed = json.loads(metadata).get("headings", ())
+            headings = [(str(name), int(level)) for name, level in listed]
             parts = cut_text(text, target, collection.language, headings)
             if len(parts) > 1:
                 yield row, parts
@@ -335,22 +333,27 @@ def _passages_of(
         lead = _lead(document.text, language)
         for number, part in enumerate(parts, start=1):
             # Without a title or a heading, a later passage would not say what it is about.
-            title = SEPARATOR.join(dict.fromkeys(filter(None, (document.title, *part.headings))))
-            title = title or (lead if number > 1 else "")
+            names = dict.fromkeys((document.title, *part.headings))
+            title = SEPARATOR.join(filter(None, names))
+            if not title and number > 1:
+                title = lead
             text = document.text[part.start : part.end]
             passages.append(
                 (f"{document.document_id}#{number}", title, text, *shared, part.start, row)
             )
-    names = ["document_id", "title", "text", "metadata", "parent", "start", "row"]
-    return pd.DataFrame(passages, columns=names).astype(dict(corpus.dtypes))
+    columns = ["document_id", "title", "text", "metadata", "parent", "start", "row"]
+    return pd.DataFrame(passages, columns=columns).astype(dict(corpus.dtypes))
 
 
 def _lead(text: str, language: str) -> str:
     """Return the first sentence of a text, or the beginning of a long one."""
     start = text[: 4 * _LEAD].strip()
-    lead = _WORD.sub(" ", start[slice(*next(iter(sentences(start, language)), (0, 0)))])
+    sentence_start, sentence_end = next(iter(sentences(start, language)), (0, 0))
+    lead = _WORD.sub(" ", start[sentence_start:sentence_end])
+    if len(lead) <= _LEAD:
+        return lead
     blank = lead.rfind(" ", _LEAD // 2, _LEAD)
-    return lead if len(lead) <= _LEAD else lead[: blank if blank > 0 else _LEAD]
+    return lead[: blank if blank > 0 else _LEAD]
 
 
 def spread(table: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:

@@ -111,21 +111,32 @@ def near_duplicates(
     [(0, 2, 1.0)]
     """
     texts = arrow(forms)
-    frequency = Counter(word for form in texts for word in set(_words(form.as_py())))
+    frequency = Counter[str]()
+    for form in texts:
+        frequency.update(set(_words(form.as_py())))
     limit = max(_NAME_SHARE * len(texts), _LEAST_COMMON)
-    telling = {word for word, count in frequency.items() if count < limit or _is_name(word)}
+    telling = set()
+    for word, count in frequency.items():
+        if count < limit or _is_name(word):
+            telling.add(word)
     del frequency
     groups = defaultdict[int, list[int]](list)
     for row, form in enumerate(texts):
         words = _words(form.as_py())
         if len(words) >= max(least_words, 1):
             # The key says which names the text has, and how often.
-            groups[hash(tuple(sorted(filter(telling.__contains__, words))))].append(row)
+            names = sorted(filter(telling.__contains__, words))
+            groups[hash(tuple(names))].append(row)
     pairs = []
-    for rows in (rows for rows in groups.values() if len(rows) > 1):
-        runs = {row: _runs(_words(texts[row].as_py())) for row in rows}
+    for rows in groups.values():
+        if len(rows) == 1:
+            continue
+        runs = {}
+        for row in rows:
+            runs[row] = _runs(_words(texts[row].as_py()))
         for i, j in _sharing(runs, similarity):
-            share = len(runs[i] & runs[j]) / len(runs[i] | runs[j])
+            shared = runs[i] & runs[j]
+            share = len(shared) / len(runs[i] | runs[j])
             if share >= similarity:
                 pairs.append((i, j, share))
     return sorted(pairs)
@@ -137,11 +148,13 @@ def _words(form: str) -> list[str]:
 
 def _is_name(word: str) -> bool:
     """Tell whether a word is a name however common: a number, or a letter as in "hepatitis B"."""
-    return any(map(str.isdigit, word)) or (len(word) == 1 and not UNSPACED.match(word))
+    is_letter = len(word) == 1 and not UNSPACED.match(word)
+    return is_letter or any(map(str.isdigit, word))
 
 
 def _runs(words: list[str]) -> set[tuple[str, ...]]:
-    return {tuple(words[start : start + _RUN]) for start in range(max(len(words) - _RUN + 1, 1))}
+    count = max(len(words) - _RUN + 1, 1)
+    return {tuple(words[start : start + _RUN]) for start in range(count)}
 
 
 def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set[tuple[int, int]]:
@@ -154,9 +167,10 @@ def _sharing(runs: Mapping[int, set[tuple[str, ...]]], similarity: float) -> set
         # one of this many.
         count = int((1 - similarity) * len(text_runs) + 1e-9) + 1
         rarest = sorted(text_runs, key=lambda run: (frequency[run], run))[:count]
-        for run in (run for run in rarest if frequency[run] > 1):
-            pairs |= {(earlier, row) for earlier in holding[run][-_REACH:]}
-            holding[run].append(row)
+        for run in rarest:
+            if frequency[run] > 1:
+                pairs |= {(earlier, row) for earlier in holding[run][-_REACH:]}
+                holding[run].append(row)
     return pairs
 
 
@@ -205,14 +219,16 @@ def find_related(
     near = near_duplicates(arrow(forms).take(pa.array(rows)))
     pairs = [(rows[i], rows[j], NEAR, share) for i, j, share in near]
     if families is not None:
-        pairs += [(i, j, SIBLING, np.nan) for i, j in zip(*siblings(families), strict=True)]
+        first, others = siblings(families)
+        pairs += [(i, j, SIBLING, np.nan) for i, j in zip(first, others, strict=True)]
     names = corpus["document_id"].tolist()
     types = dict.fromkeys(["document_id", "other_id", "kind"], "str") | {"similarity": "float32"}
     related = pd.DataFrame(
         [(names[i], names[j], kind, share) for i, j, kind, share in sorted(pairs)],
         columns=list(types),
     )
-    same = duplicates[["document_id", "duplicate_of"]].set_axis(["document_id", "other_id"], axis=1)
+    same = duplicates[["document_id", "duplicate_of"]]
+    same = same.set_axis(["document_id", "other_id"], axis=1)
     same = same.assign(kind=COPY, similarity=1.0)
     return pd.concat([same, related], ignore_index=True).astype(types)
 
@@ -390,7 +406,8 @@ def _named_parents(metadata: Texts, key: str) -> pd.Series:
     rows = containing(metadata, to_json(key))
     values = [json.loads(text).get(key) for text in taken(metadata, rows)]
     texts = [_as_id(value) for value in values]
-    return pd.Series(texts, rows, dtype=object)[[bool(text) for text in texts]]
+    parents = pd.Series(texts, rows, dtype=object)
+    return parents[parents != ""]
 
 
 def _as_id(value: Any) -> str:
@@ -423,22 +440,23 @@ def _without_categories(parents: pd.Series, documents: int) -> pd.Series:
 def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
     """Return the parent in front of the number of each id, by row; none where ids are no parts."""
     corpus = corpus.reset_index(drop=True)
-    parts = corpus["document_id"].str.extract(_PART).dropna().astype({"number": int})
+    parts = corpus["document_id"].str.extract(_PART).dropna()
+    parts = parts.astype({"number": int})
     if len(parts) < _LEAST_SHARE * len(corpus) or parts.empty:
         return corpus["document_id"][:0]
     # Rows of a table are named by its path and their line, but they are no parts of it.
     lines = zip(parts["parent"], corpus["metadata"][parts.index], strict=True)
     parts = parts[[f'"path":{json.dumps(parent)}' not in text for parent, text in lines]]
     by_parent = parts.groupby("parent")["number"].agg(["size", "min", "max"])
-    in_a_row = (
-        (by_parent["min"] <= 1)
-        & (by_parent["max"] - by_parent["min"] + 1 == by_parent["size"])
-        & (by_parent["size"] <= limit)
-    )
+    numbers = by_parent["max"] - by_parent["min"] + 1
+    in_a_row = by_parent["min"] <= 1
+    in_a_row &= numbers == by_parent["size"]
+    in_a_row &= by_parent["size"] <= limit
     several = in_a_row & (by_parent["size"] > 1)
     if "title" in corpus:
         parts["title"] = corpus["title"]
-        titled = parts[(parts["title"] != "") & ~parts["mark"].isin(["#", "::"])]
+        has_title = parts["title"] != ""
+        titled = parts[has_title & ~parts["mark"].isin(["#", "::"])]
         titles = titled.groupby("parent")["title"].nunique()
         several &= titles.reindex(by_parent.index, fill_value=0) <= 1
     parts_in_rows = by_parent["size"][several].sum()
@@ -513,10 +531,12 @@ def new_documents(
     qrels = qrels.reset_index(drop=True)
     corpus = corpus.reset_index(drop=True)
     group, sizes = _groups(corpus, related)
+    split_of_query = queries.set_index("query_id").split
+    group_of_document = pd.Series(group, corpus.document_id)
     labels = pd.DataFrame(
         {
-            "split": qrels.query_id.map(queries.set_index("query_id").split),
-            "group": qrels.document_id.map(pd.Series(group, corpus.document_id)),
+            "split": qrels.query_id.map(split_of_query),
+            "group": qrels.document_id.map(group_of_document),
             "query_id": qrels.query_id,
             "relevant": qrels.relevance > 0,
         }
@@ -527,7 +547,8 @@ def new_documents(
     documents = documents_of(corpus)
     for split in ("test", "dev") if new_queries else ():
         of_split = labels[labels.split == split]
-        if (labelled_queries := count_labelled(queries, qrels, split)) >= FEWEST_DEV:
+        labelled_queries = count_labelled(queries, qrels, split)
+        if labelled_queries >= FEWEST_DEV:
             relevant_passages = qrels.document_id[qrels.relevance > 0]
             labelled_documents = documents[corpus.document_id.isin(relevant_passages)].nunique()
             is_measured = split == "dev" or labelled_queries >= FEWEST_FOR_NEW
@@ -587,14 +608,17 @@ def _unnamed_candidates(
     count = documents_of(corpus).nunique()
     # The split's own labels are measured on the whole texts of their documents.
     unnamed = np.setdiff1d(group, of_split.group)
-    texts = pd.Series(document_texts(corpus)).groupby(group).min()[unnamed]
+    texts = pd.Series(document_texts(corpus)).groupby(group).min()
+    groups = [{number} for number in unnamed.tolist()]
+    documents = max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5))
+    is_measured = len(corpus) >= 2 * _NEW_OF_FEW
     return _Candidates(
-        pd.Series([{number} for number in unnamed.tolist()], dtype=object),
-        texts,
+        groups=pd.Series(groups, dtype=object),
+        texts=texts[unnamed],
         # The other split's queries keep their documents where there are enough without labels.
-        np.isin(unnamed, labels.group),
-        max(new_queries, count // 20),
-        max(_MOST_NEW * count, min(_NEW_OF_FEW, count // 5)) * (len(corpus) >= 2 * _NEW_OF_FEW),
+        is_last=np.isin(unnamed, labels.group),
+        limit=max(new_queries, count // 20),
+        documents=documents * is_measured,
     )
 
 
@@ -607,14 +631,18 @@ def _hold_out(
     seed: int,
 ) -> None:
     """Give groups of documents to a split, in the order of the hash, as long as there is room."""
-    is_free = np.array(
-        [not any(split_of_group[list(groups)] == "train") for groups in candidates.groups], bool
-    )
+    free_sets = []
+    for groups in candidates.groups:
+        is_in_train = split_of_group[list(groups)] == "train"
+        free_sets.append(not any(is_in_train))
+    is_free = np.array(free_sets, bool)
     forms = [normalised(text) for text in candidates.texts]
-    order = np.lexsort((position(seed, f"new/{split}", forms), candidates.is_last))
+    hashes = position(seed, f"new/{split}", forms)
+    order = np.lexsort((hashes, candidates.is_last))
     count = min(candidates.limit, -(-int(is_free.sum()) // 2))
+    chosen = order[is_free[order]][:count]
     room = np.array([candidates.documents, max(passages // 5, 1)])
-    for groups in candidates.groups.iloc[order[is_free[order]][:count]]:
+    for groups in candidates.groups.iloc[chosen]:
         fresh = [number for number in groups if not split_of_group[number]]
         cost = sizes[fresh].sum(axis=0)
         if (cost <= room).all():
@@ -660,7 +688,9 @@ def _groups(corpus: pd.DataFrame, related: pd.DataFrame) -> tuple[Int32s, Int64s
     firsts = first_rows(documents_of(corpus))
     heads = np.concatenate([rows[related["document_id"]].to_numpy(), passages])
     tails = np.concatenate([rows[related["other_id"]].to_numpy(), firsts])
-    edges = coo_array((np.ones(len(heads), bool), (heads, tails)), (len(corpus), len(corpus)))
+    is_edge = np.ones(len(heads), bool)
+    edges = coo_array((is_edge, (heads, tails)), (len(corpus), len(corpus)))
     count, group = connected_components(edges, directed=False)
-    documents = np.bincount(group[firsts == passages], minlength=count)
-    return group, np.stack([documents, np.bincount(group, minlength=count)], axis=1)
+    document_counts = np.bincount(group[firsts == passages], minlength=count)
+    passage_counts = np.bincount(group, minlength=count)
+    return group, np.stack([document_counts, passage_counts], axis=1)

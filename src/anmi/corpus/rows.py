@@ -87,11 +87,9 @@ def read_objects(path: Path) -> Iterator[Row]:
         try:
             value = _JSON.decode(line)
         except (ValueError, RecursionError) as error:
-            reason = (
-                error.msg
-                if isinstance(error, json.JSONDecodeError)
-                else "too large or nested too deep"
-            )
+            reason = "too large or nested too deep"
+            if isinstance(error, json.JSONDecodeError):
+                reason = error.msg
             raise AnmiError(
                 f"{path} line {number} is not valid JSON ({reason}); one JSON object a line was"
                 " expected"
@@ -122,12 +120,15 @@ def read_rows(path: Path) -> Iterator[Row]:
     kind = kind_of(path)
     if kind in (".jsonl", ".ndjson"):
         return read_objects(path)
-    return _separated(path, kind) if kind in (".csv", ".tsv") else numbered(_batches(path, kind))
+    if kind in (".csv", ".tsv"):
+        return _separated(path, kind)
+    return numbered(_batches(path, kind))
 
 
 def numbered(batches: Iterable[Any]) -> Iterator[Row]:
     """Yield the rows of Arrow tables with their numbers, from 1."""
-    return enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
+    lists = (batch.to_pylist() for batch in batches)
+    return enumerate(chain.from_iterable(lists), 1)
 
 
 def _batches(path: Path, kind: str) -> Iterator[pa.RecordBatch]:
@@ -241,8 +242,10 @@ class _Record(NamedTuple):
         name = self.names.get(kind)
         if (columns := _named(tuple(self.values), kind, name)) or not (name or needed):
             return columns
-        usual = " or ".join(f'"{usual}"' for usual in ([name] if name else USUAL[kind][:5]))
-        present = ", ".join(f'"{column}"' for column in list(self.values)[:20]) or "none"
+        expected_names = [name] if name else USUAL[kind][:5]
+        usual = " or ".join(f'"{expected}"' for expected in expected_names)
+        present_names = list(self.values)[:20]
+        present = ", ".join(f'"{column}"' for column in present_names) or "none"
         raise AnmiError(
             f"{self.path} line {self.line} has no column {usual}; its columns are {present}: name"
             f" the one that is meant by ingestion.columns.{kind}"
@@ -286,14 +289,18 @@ class _Record(NamedTuple):
         """
         texts = []
         for item in _listed(self.values[name]):
-            title = item.get("title") if isinstance(item, dict) else ""
-            text = item.get("text") if isinstance(item, dict) else item
+            title: Any = ""
+            text = item
+            if isinstance(item, dict):
+                title = item.get("title")
+                text = item.get("text")
             if not isinstance(text, str | None):
                 raise AnmiError(
                     f'{self.path} line {self.line} has a "{name}" that is no text, nor a list of'
                     " texts; write it as one"
                 )
-            texts.append((clean(title) if isinstance(title, str) else "", clean(text or "")))
+            plain_title = clean(title) if isinstance(title, str) else ""
+            texts.append((plain_title, clean(text or "")))
         return texts
 
     def labels(self) -> list[str]:
@@ -301,11 +308,9 @@ class _Record(NamedTuple):
         labels = []
         for name in self.columns("score"):
             for value in _listed(self.values[name]):
-                text = (
-                    str(int(value))
-                    if isinstance(value, bool)
-                    else str("" if value is None else value)
-                )
+                text = "" if value is None else str(value)
+                if isinstance(value, bool):
+                    text = str(int(value))
                 with suppress(ValueError):
                     if float(text) % 1 > 0:
                         raise AnmiError(
@@ -330,11 +335,20 @@ def _named(
 ) -> tuple[str, ...]:
     if column is not None:
         return (column,) if column in columns else ()
-    plain = {name.strip().lower().replace("-", "_"): name for name in reversed(columns)}
-    usual = [form for name in USUAL[kind] for form in (name, f"{name}s")]
+    names_by_form: dict[str, str] = {}
+    for name in reversed(columns):
+        form = name.strip().lower().replace("-", "_")
+        names_by_form[form] = name
+    usual: list[str] = []
+    for name in USUAL[kind]:
+        usual += [name, f"{name}s"]
     if kind == "negative":
-        return tuple(plain[name] for name in reversed(plain) if _NUMBER.sub("", name) in usual)
-    return next(((plain[name],) for name in usual if name in plain), ())
+        forms = (form for form in reversed(names_by_form) if _NUMBER.sub("", form) in usual)
+        return tuple(names_by_form[form] for form in forms)
+    for form in usual:
+        if form in names_by_form:
+            return (names_by_form[form],)
+    return ()
 
 
 class TextTable(dict[str, tuple[str, str, str, str, int]]):
@@ -388,10 +402,11 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
     ) -> str:
         """Return the id of a text, which is a hash of it; a text is added where it comes first."""
         # Empty texts are damage: each is counted, so they must not merge into one.
-        content = (
-            f"{title}\x1f{text}" if title else text if text.strip() else f"\x1f{path}\x1f{line}"
-        )
-        identifier = prefix + hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+        content = text if text.strip() else f"\x1f{path}\x1f{line}"
+        if title:
+            content = f"{title}\x1f{text}"
+        digest = hashlib.blake2b(content.encode(), digest_size=8)
+        identifier = prefix + digest.hexdigest()
         if identifier not in self:
             self.add(identifier, text, metadata, path, line, title)
         return identifier
@@ -435,8 +450,10 @@ class TextTable(dict[str, tuple[str, str, str, str, int]]):
 
     def table(self, kind: str) -> pd.DataFrame:
         """Return ``<kind>_id, title, text, metadata, file, line``; a query has no title."""
-        rows = chain(((name, *row) for name, row in self.items()), self.repeated)
-        frame = table(rows, f"{kind}_id", "title", "text", "metadata", "file", "line")
+        first_rows = ((identifier, *row) for identifier, row in self.items())
+        rows = chain(first_rows, self.repeated)
+        names = (f"{kind}_id", "title", "text", "metadata", "file", "line")
+        frame = table(rows, *names)
         return frame.drop(columns="title") if kind == "query" else frame
 
 
@@ -479,10 +496,13 @@ def metadata_of(value: Mapping[str, Any], used: Collection[str]) -> dict[str, An
     if isinstance(nested, str) and nested.startswith("{"):  # In a table, JSON is a text.
         with suppress(ValueError):
             nested = json.loads(nested)
-    columns = {key: item for key, item in value.items() if key not in used and key != "metadata"}
-    return columns | (
-        nested if isinstance(nested, dict) else {} if nested is None else {"metadata": nested}
-    )
+    left_out = {*used, "metadata"}
+    columns = {key: item for key, item in value.items() if key not in left_out}
+    if isinstance(nested, dict):
+        columns |= nested
+    elif nested is not None:
+        columns["metadata"] = nested
+    return columns
 
 
 # Origin, number, values and split of a row.
@@ -511,8 +531,10 @@ def read_pairs(location: str, options: Options) -> RawCollection:
         paths_read: set[Path] = set()
         for pattern, cap, files in files_of_pairs(location):
             counts[pattern] = 0
-            # A file that an earlier pattern has read is not read again.
-            for path in (path for path in files if path.resolve() not in paths_read):
+            for path in files:
+                # A file that an earlier pattern has read is not read again.
+                if path.resolve() in paths_read:
+                    continue
                 if kind_of(path) not in ROW_FILES:
                     raise AnmiError(
                         f"{path} is no table; give files that end in {', '.join(sorted(ROW_FILES))}"
@@ -549,43 +571,49 @@ def gather_pairs(
         query_texts = record.texts("query", needed=True)
         positives = record.texts("positive", needed=True)
         scores = record.labels()
-        if len(query_texts) != 1 or (len(scores) > 1 and len(scores) != len(positives)):
+        fits = len(scores) < 2 or len(scores) == len(positives)
+        if len(query_texts) != 1 or not fits:
             raise AnmiError(
                 f"{path} line {line} has {len(query_texts)} queries, {len(positives)} documents and"
                 f" {len(scores)} labels; one query was expected, and one label or as many as"
                 " documents"
             )
-        scores = scores if len(scores) > 1 else (scores or ["1"]) * len(positives)
+        if len(scores) < 2:
+            scores = (scores or ["1"]) * len(positives)
+        prefix = "q" if split == "train" else f"{split}-q"
+        metadata = _metadata_of_pair(record, "query_type")
+        query = queries.added(prefix, query_texts[0][1], metadata, path, line)
+        labelled = []
         title = record.cell("title")
-        used = record.used("query", "positive", "negative", "score", "title")
-        used |= {"query_type", "doc_type"}
-        shared = {key: item for key, item in values.items() if key not in used}
-        of_query, of_document = (
-            {key: values[key] for key in [key_of_type] if key in values} | shared
-            for key_of_type in ("query_type", "doc_type")
-        )
-        query = queries.added(
-            "q" if split == "train" else f"{split}-q",
-            query_texts[0][1],
-            of_query,
-            path,
-            line,
-        )
-        labelled = [
-            (documents.added("d", text, of_document, path, line, key_of_type or title), score)
-            for (key_of_type, text), score in zip(positives, scores, strict=True)
-        ]
-        labelled += [
-            (documents.added("d", text, {}, path, line, key_of_type), "0")
-            for key_of_type, text in record.texts("negative")
-            if text.strip()
-        ]
-        labels += [(query, document, score, split, str(path), line) for document, score in labelled]
+        metadata = _metadata_of_pair(record, "doc_type")
+        for (own_title, text), score in zip(positives, scores, strict=True):
+            document = documents.added("d", text, metadata, path, line, own_title or title)
+            labelled.append((document, score))
+        for own_title, text in record.texts("negative"):
+            if text.strip():
+                document = documents.added("d", text, {}, path, line, own_title)
+                labelled.append((document, "0"))
+        for document, score in labelled:
+            labels.append((query, document, score, split, str(path), line))
     if not labels:
         raise AnmiError(f"{name} gives no pair; name at least one file with a row")
+    label_table = table(labels, *LABEL_COLUMNS)
     return RawCollection(
         documents.table("document"),
         queries.table("query"),
-        table(labels, *LABEL_COLUMNS).drop_duplicates([*LABEL_COLUMNS[:4]], ignore_index=True),
+        label_table.drop_duplicates([*LABEL_COLUMNS[:4]], ignore_index=True),
         notes=notes,
     )
+
+
+def _metadata_of_pair(record: _Record, key_of_type: str) -> dict[str, Any]:
+    """Return the type of the query or document, and the columns that are used for nothing else."""
+    used = record.used("query", "positive", "negative", "score", "title")
+    used |= {"query_type", "doc_type"}
+    metadata = {}
+    if key_of_type in record.values:
+        metadata[key_of_type] = record.values[key_of_type]
+    for name, value in record.values.items():
+        if name not in used:
+            metadata[name] = value
+    return metadata

@@ -136,12 +136,8 @@ def assemble(name: str, raw: RawCollection, options: Options) -> Collection:
 
     corpus = _plain(documents, "document_id", "title", "text", "metadata")
     qrels = qrels[among(qrels["query_id"], queries["query_id"])].drop(columns="split")
-    qrels = qrels.merge(
-        queries[["query_id", "split"]],
-        on="query_id",
-        how="left",
-        validate="m:1",
-    )
+    splits = queries[["query_id", "split"]]
+    qrels = qrels.merge(splits, on="query_id", how="left", validate="m:1")
     qrels, present, judged = _by_relevance(qrels, corpus)
     _note_labels(qrels, present, judged, options, notes)
     texts = joined_texts(corpus)
