@@ -168,7 +168,12 @@ def _first_of_text(documents: pd.Series, first_copies: pd.Series) -> NDArray[np.
     return documents.map(first_copies).fillna(documents).to_numpy(dtype=object)
 
 
-def _hidden(labels: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: int) -> Bools:
+def _hidden(
+    labels: pd.DataFrame,
+    text: NDArray[np.object_],
+    hide: Hide,
+    seed: int,
+) -> Bools:
     """Return which labels are hidden: half of every query's texts or all but one.
 
     Each query has its own random stream.
@@ -185,7 +190,11 @@ def _hidden(labels: pd.DataFrame, text: NDArray[np.object_], hide: Hide, seed: i
     return pd.MultiIndex.from_frame(pairs).isin(pd.MultiIndex.from_frame(texts[is_hidden]))
 
 
-def _unlabelled(truth: pd.DataFrame, labels: pd.DataFrame, first_copies: pd.Series) -> pd.DataFrame:
+def _unlabelled(
+    truth: pd.DataFrame,
+    labels: pd.DataFrame,
+    first_copies: pd.Series,
+) -> pd.DataFrame:
     """Leave out what has the text of a known positive, and what was hidden already."""
     label_texts = _first_of_text(labels["document_id"], first_copies)
     truth_texts = _first_of_text(truth["document_id"], first_copies)
@@ -375,7 +384,12 @@ def _points(shards: CandidateShards, recipes: RecipeBook, seed: int) -> list[_Po
     return points
 
 
-def _row(point: _Point, queries: NDArray[np.str_], query: Int64s, seed: int) -> dict[str, Any]:
+def _row(
+    point: _Point,
+    queries: NDArray[np.str_],
+    query: Int64s,
+    seed: int,
+) -> dict[str, Any]:
     """Return the figures of a recipe; ``query`` says which of the Q queries each row is of, [R]."""
     unknown = [np.zeros(len(query), np.int64)]
     negatives = np.concatenate(point.negatives or unknown)
@@ -403,7 +417,10 @@ def _row(point: _Point, queries: NDArray[np.str_], query: Int64s, seed: int) -> 
 
 
 def audit_judges(
-    shards: Iterable[Candidates], planted: PlantedTruth, *, depth: int = 50
+    shards: Iterable[Candidates],
+    planted: PlantedTruth,
+    *,
+    depth: int = 50,
 ) -> pd.DataFrame:
     """Measure how well each judgment tells planted documents from other candidates near the top.
 
@@ -515,7 +532,10 @@ def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
 
 
 def summarise(
-    recipes: pd.DataFrame, judges: pd.DataFrame, truth: pd.DataFrame, candidate_share: float
+    recipes: pd.DataFrame,
+    judges: pd.DataFrame,
+    truth: pd.DataFrame,
+    candidate_share: float,
 ) -> dict[str, Any]:
     """Return the audit as nested numbers, ready for JSON and for tracking.
 

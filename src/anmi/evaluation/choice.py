@@ -168,7 +168,11 @@ def balanced(unlabelled: Bools) -> Float64s:
     return np.where(unlabelled, 1.0, share)
 
 
-def _mean(values: Float64s, weights: Float64s, per_query: Float64s) -> tuple[Float64s, Float64s]:
+def _mean(
+    values: Float64s,
+    weights: Float64s,
+    per_query: Float64s,
+) -> tuple[Float64s, Float64s]:
     """Return the mean over queries and the covariance of its error.
 
     It has the form of ``per_query``, and only its size is measured: queries are too few for the

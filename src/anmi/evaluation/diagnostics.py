@@ -107,7 +107,12 @@ class Funnel(Diagnosis):
         complete = int(is_complete.sum())
         self._queries.update(negative=with_negatives, complete=complete, total=len(block))
 
-    def _row(self, step: str, kind: str, counted: str) -> dict[str, Any]:
+    def _row(
+        self,
+        step: str,
+        kind: str,
+        counted: str,
+    ) -> dict[str, Any]:
         counts = {"candidates": self._candidates[counted], "queries": self._queries[counted]}
         return {"step": step, "kind": kind, **counts}
 
@@ -257,7 +262,12 @@ class BySource(Diagnosis):
 
     columns = ("consistent",)
 
-    def __init__(self, rows: pd.DataFrame, source_of: Mapping[str, str], default: str) -> None:
+    def __init__(
+        self,
+        rows: pd.DataFrame,
+        source_of: Mapping[str, str],
+        default: str,
+    ) -> None:
         self._rows = rows
         self._source_of = source_of
         self._default = default
@@ -300,7 +310,9 @@ class BySource(Diagnosis):
 
 
 def false_negatives(
-    rows: pd.DataFrame, equivalents: pd.DataFrame, qrels: pd.DataFrame
+    rows: pd.DataFrame,
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
 ) -> dict[str, Any]:
     """Count the false negatives: selected negatives that were in truth relevant.
 
@@ -326,7 +338,10 @@ def false_negatives(
 
 
 def false_negatives_of_pairs(
-    pairs: pd.DataFrame, queries: set[str], equivalents: pd.DataFrame, qrels: pd.DataFrame
+    pairs: pd.DataFrame,
+    queries: set[str],
+    equivalents: pd.DataFrame,
+    qrels: pd.DataFrame,
 ) -> dict[str, Any]:
     """Return :func:`false_negatives` of ``queries`` whose negatives are pairs.
 
@@ -575,7 +590,11 @@ class Distributions(Diagnosis):
                 self._count(self._rejected, name, step, values[ends[code] : ends[code + 1]])
 
     def _count(
-        self, groups: dict[str, dict[str, NDArray[Any]]], name: str, group: str, values: Float32s
+        self,
+        groups: dict[str, dict[str, NDArray[Any]]],
+        name: str,
+        group: str,
+        values: Float32s,
     ) -> None:
         finite = values[np.isfinite(values)]
         counts = np.histogram(finite, _SCORE_BINS, self._ranges[name])[0]

@@ -200,7 +200,11 @@ def _with_entity(pairs: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
     return pairs.assign(entity=entity)[entity >= 0]
 
 
-def linking(run: pd.DataFrame, qrels: pd.DataFrame, about: Mapping[str, int]) -> pd.DataFrame:
+def linking(
+    run: pd.DataFrame,
+    qrels: pd.DataFrame,
+    about: Mapping[str, int],
+) -> pd.DataFrame:
     """Score how well a ranking names the entity that a query is about, query by query.
 
     The truth is the entity of a query's own document, or one of them where it has several; queries
@@ -262,6 +266,10 @@ def neighbours(
     return near
 
 
-def _are_among(table: pd.DataFrame, pairs: pd.DataFrame, columns: list[str]) -> Bools:
+def _are_among(
+    table: pd.DataFrame,
+    pairs: pd.DataFrame,
+    columns: list[str],
+) -> Bools:
     """Return which rows of a table have a pair of values of another table."""
     return pd.MultiIndex.from_frame(table[columns]).isin(pd.MultiIndex.from_frame(pairs[columns]))

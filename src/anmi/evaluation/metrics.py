@@ -32,7 +32,11 @@ _TREC_NAMES: Final = {
 }
 
 
-def evaluate(qrels: pd.DataFrame, run: pd.DataFrame, ks: Sequence[int] = KS) -> pd.DataFrame:
+def evaluate(
+    qrels: pd.DataFrame,
+    run: pd.DataFrame,
+    ks: Sequence[int] = KS,
+) -> pd.DataFrame:
     """Score a run against relevance labels, query by query.
 
     Parameters
@@ -122,7 +126,11 @@ def summarise(per_query: pd.DataFrame) -> dict[str, float]:
 
 
 def profile(
-    per_query: pd.DataFrame, hardness: pd.Series[float], metric: str, *, groups: int = 8
+    per_query: pd.DataFrame,
+    hardness: pd.Series[float],
+    metric: str,
+    *,
+    groups: int = 8,
 ) -> pd.DataFrame:
     """Return a metric against hardness, in groups of about equal size.
 
@@ -169,7 +177,11 @@ def _check(table: pd.DataFrame, value: str, table_name: str) -> None:
     refuse(table.duplicated(pair).to_numpy(), "stands more than once; keep one")
 
 
-def _nested(table: pd.DataFrame, value: str, dtype: type[np.generic]) -> dict[str, dict[str, Any]]:
+def _nested(
+    table: pd.DataFrame,
+    value: str,
+    dtype: type[np.generic],
+) -> dict[str, dict[str, Any]]:
     """Turn a long table into pytrec_eval's query → document → value."""
     queries = table["query_id"].astype(str)
     documents = table["document_id"].astype(str)

@@ -173,7 +173,10 @@ def _compare(
         return False, sentence, figures
     difference = (challenger - champion.reindex(challenger.index)).to_numpy()
     mean, bound, _ = interval(
-        difference, seed=seed, resamples=resamples, confidence=2 * rule.confidence - 1
+        difference,
+        seed=seed,
+        resamples=resamples,
+        confidence=2 * rule.confidence - 1,
     )
     figures |= {"difference": mean, "bound": bound, "margin": rule.allowed, "luck": rule.luck}
     holds = bound >= -rule.allowed

@@ -74,7 +74,12 @@ class Ranking:
     first: Int32s
 
     @staticmethod
-    def of(queries: pd.DataFrame, qrels: pd.DataFrame, corpus: pd.DataFrame, depth: int) -> Ranking:
+    def of(
+        queries: pd.DataFrame,
+        qrels: pd.DataFrame,
+        corpus: pd.DataFrame,
+        depth: int,
+    ) -> Ranking:
         """Find out which queries are documents, by their ``same_as``; without it, by their ids."""
         hits = hits_of(corpus).tolist()
         hit_of = dict(zip(corpus.document_id, hits, strict=True))

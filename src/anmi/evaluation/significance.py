@@ -46,7 +46,13 @@ class Comparison(NamedTuple):
     p_value: float
 
 
-def compare(a: NDArray[Any], b: NDArray[Any], *, seed: int, **options: Any) -> Comparison:
+def compare(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    *,
+    seed: int,
+    **options: Any,
+) -> Comparison:
     """Compare two systems on the same queries.
 
     Parameters
@@ -112,7 +118,11 @@ def compare_all(
     """
     _checked(differences.ravel())
     bounds = intervals(
-        differences, seed=seed, resamples=resamples, confidence=confidence, groups=groups
+        differences,
+        seed=seed,
+        resamples=resamples,
+        confidence=confidence,
+        groups=groups,
     )
     p_values = _permutation_test(_summed(differences, groups)[0], seed, resamples)
     return [Comparison(*row) for row in np.stack([*bounds, p_values], axis=1).tolist()]
@@ -151,7 +161,12 @@ def _signs(count: int, seed: int, resamples: int) -> Iterator[Float64s]:
         yield np.where(random.integers(0, 2, shape, dtype=np.int8), 1.0, -1.0)
 
 
-def interval(values: NDArray[Any], *, seed: int, **options: Any) -> tuple[float, float, float]:
+def interval(
+    values: NDArray[Any],
+    *,
+    seed: int,
+    **options: Any,
+) -> tuple[float, float, float]:
     """Return the mean with its percentile bootstrap interval.
 
     Parameters
@@ -313,7 +328,11 @@ class Share:
 
 
 def share(
-    counts: NDArray[Any], totals: NDArray[Any], *, seed: int = 0, resamples: int = 10_000
+    counts: NDArray[Any],
+    totals: NDArray[Any],
+    *,
+    seed: int = 0,
+    resamples: int = 10_000,
 ) -> Share:
     """Return a share of negatives with its 95 % interval over queries.
 
@@ -381,7 +400,12 @@ def share(
     return Share(value, low, high, int(count), int(total), queries, affected, effect)
 
 
-def share_of_pairs(pairs: pd.DataFrame, relevant: pd.DataFrame, *, seed: int = 0) -> Share:
+def share_of_pairs(
+    pairs: pd.DataFrame,
+    relevant: pd.DataFrame,
+    *,
+    seed: int = 0,
+) -> Share:
     """Return the :func:`share` of (query, negative) pairs that are relevant.
 
     Pairs may have a ``count``, how often each was a negative; without it each was once.
@@ -401,7 +425,11 @@ def share_of_pairs(pairs: pd.DataFrame, relevant: pd.DataFrame, *, seed: int = 0
     return share(np.bincount(query, times * is_relevant), np.bincount(query, times), seed=seed)
 
 
-def wilson(value: float, trials: float, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(
+    value: float,
+    trials: float,
+    confidence: float = 0.95,
+) -> tuple[float, float]:
     """Return Wilson's interval of a share of independent trials; [0, 1] of none.
 
     Their number need not be whole.
@@ -437,7 +465,12 @@ def _design_effect(kinds: Float64s, number: Int64s, value: float) -> float:
     return variance / (value * (1 - value) / total)
 
 
-def _resampled(kinds: Float64s, number: Int64s, seed: int, resamples: int) -> Float64s:
+def _resampled(
+    kinds: Float64s,
+    number: Int64s,
+    seed: int,
+    resamples: int,
+) -> Float64s:
     """Return the shares of samples of the queries, drawn with replacement, [resamples].
 
     How often a kind comes is multinomial.

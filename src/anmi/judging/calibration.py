@@ -34,7 +34,9 @@ class Platt:
 
 
 def scored_examples(
-    scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0
+    scores: NDArray[Any],
+    labels: NDArray[Any],
+    weights: NDArray[Any] | float = 1.0,
 ) -> tuple[Float64s, Bools, Float64s]:
     """Return scores, labels and weights of the examples that have a score and a weight."""
     score = np.asarray(scores, np.float64)
@@ -54,7 +56,9 @@ def scored_examples(
 
 
 def fit_platt(
-    scores: NDArray[Any], labels: NDArray[Any], weights: NDArray[Any] | float = 1.0
+    scores: NDArray[Any],
+    labels: NDArray[Any],
+    weights: NDArray[Any] | float = 1.0,
 ) -> Platt:
     """Fit Platt scaling on labelled scores.
 
@@ -182,7 +186,9 @@ class Target:
 
 
 def threshold_for(
-    probabilities: NDArray[Any], labels: NDArray[Any], max_false_negative_rate: float
+    probabilities: NDArray[Any],
+    labels: NDArray[Any],
+    max_false_negative_rate: float,
 ) -> Target:
     """Return the highest threshold that lets a share of the relevant documents pass at most.
 
@@ -225,5 +231,9 @@ def threshold_for(
     passed = int(below[best])
     interval = binomtest(passed, positives).proportion_ci()
     return Target(
-        threshold, passed / positives, float(interval.low), float(interval.high), positives
+        threshold,
+        passed / positives,
+        float(interval.low),
+        float(interval.high),
+        positives,
     )

@@ -138,7 +138,9 @@ are damaged or it overflows: try precision float32 or another model
     "lower denoising.cross_encoder.batch_size or max_length, or give a smaller model",
 )
 def logits(
-    model: Any, pairs: Sequence[tuple[str, str]], options: CrossEncoderOptions
+    model: Any,
+    pairs: Sequence[tuple[str, str]],
+    options: CrossEncoderOptions,
 ) -> NDArray[Any]:
     """Run a CrossEncoder without its activation, [n]; it batches by length."""
     import torch
@@ -231,7 +233,12 @@ class CrossEncoderJudge:
             )
         return self._model
 
-    def score(self, pairs: Sequence[str], store: Store, bar: tqdm[Any] | None = None) -> Float32s:
+    def score(
+        self,
+        pairs: Sequence[str],
+        store: Store,
+        bar: tqdm[Any] | None = None,
+    ) -> Float32s:
         """Return the logits of n pairs made by :func:`join`, float32 [n], or those in the store.
 
         Raises
@@ -245,7 +252,13 @@ class CrossEncoderJudge:
             # Here, before several threads or processes need it.
             self._load()
         return store.vectors(
-            self.fingerprint, pairs, self._compute, _PAIRS_PER_COMMIT, bar, self.name, store.run
+            self.fingerprint,
+            pairs,
+            self._compute,
+            _PAIRS_PER_COMMIT,
+            bar,
+            self.name,
+            store.run,
         )[:, 0]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -322,7 +335,13 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         Of the run.
     """
 
-    def __init__(self, options: CrossEncoderOptions, models: Path, pairs: Pairs, seed: int) -> None:
+    def __init__(
+        self,
+        options: CrossEncoderOptions,
+        models: Path,
+        pairs: Pairs,
+        seed: int,
+    ) -> None:
         self.options = options
         self.models = models
         self._pairs = pairs
@@ -390,7 +409,12 @@ class TrainedCrossEncoder(CrossEncoderJudge):
                         f"the cross-encoder could not be saved to {self.path}: {error}"
                     ) from error
 
-    def _fit(self, model: Any, pairs: Pairs, scratch: str) -> dict[str, float | int | None]:
+    def _fit(
+        self,
+        model: Any,
+        pairs: Pairs,
+        scratch: str,
+    ) -> dict[str, float | int | None]:
         """Train the model in place up to its best state on the held-out pairs."""
         import torch
         from datasets import Dataset
@@ -430,7 +454,11 @@ class TrainedCrossEncoder(CrossEncoderJudge):
         return self._train_to_best(trainer, model, pairs, pairs.held_out)
 
     def _train_to_best(
-        self, trainer: Any, model: Any, pairs: Pairs, held_out: Pairs
+        self,
+        trainer: Any,
+        model: Any,
+        pairs: Pairs,
+        held_out: Pairs,
     ) -> dict[str, float | int | None]:
         from anmi.judging.early_stop import EarlyStop
 
@@ -489,7 +517,10 @@ def _cross_encoder(path: Path, options: CrossEncoderOptions) -> Any:
 
 
 def training_pairs(
-    examples: pd.DataFrame, fold: int, options: CrossEncoderOptions, seed: int
+    examples: pd.DataFrame,
+    fold: int,
+    options: CrossEncoderOptions,
+    seed: int,
 ) -> Pairs:
     """Take the training pairs of all folds but one, up to the budget, whole queries at a time.
 
@@ -509,7 +540,9 @@ def training_pairs(
     shuffled = seeds.stream(seed, "teacher/queries", str(fold)).permutation(others.row.unique())
     position = others.row.map(pd.Series(np.arange(len(shuffled)), index=shuffled))
     ordered = others.assign(position=position).sort_values(
-        ["position", "label"], ascending=[True, False], kind="stable"
+        ["position", "label"],
+        ascending=[True, False],
+        kind="stable",
     )
     fits = ordered.groupby("position", sort=False).size().cumsum() <= options.max_pairs
     chosen = ordered[ordered.position.map(fits)]

@@ -259,13 +259,22 @@ class Judge:
         return doubtful & (block.columns.get(MARKED, np.nan) != 0)
 
     def _judge(
-        self, pairs: pd.DataFrame, judges: list[CrossEncoderJudge], expected: float
+        self,
+        pairs: pd.DataFrame,
+        judges: list[CrossEncoderJudge],
+        expected: float,
     ) -> tuple[Float32s, Float64s, dict[str, Any]]:
         """Return scores, probabilities and a summary of pairs ``query, document, label, fold``."""
         scores = np.full(len(pairs), np.nan, np.float32)
         queries = pairs["query"].to_numpy()
         documents = pairs.document.to_numpy()
-        with tqdm(total=len(pairs), desc="judging", unit="pair", delay=2, disable=None) as bar:
+        with tqdm(
+            total=len(pairs),
+            desc="judging",
+            unit="pair",
+            delay=2,
+            disable=None,
+        ) as bar:
             for fold, judge in enumerate(judges):
                 of_fold = np.flatnonzero(pairs.fold == fold)
                 for start in range(0, len(of_fold), _PAIRS_AT_ONCE):
@@ -282,7 +291,11 @@ class Judge:
         return scores, chance, summary
 
     def _confirm(
-        self, pairs: pd.DataFrame, chance: Float64s, model: str, shards: CandidateShards
+        self,
+        pairs: pd.DataFrame,
+        chance: Float64s,
+        model: str,
+        shards: CandidateShards,
     ) -> None:
         """Let a larger model judge, in place, what reaches the lowest bar."""
         lowest = min((bar for _, bar in self.bars), default=0.5)
@@ -360,7 +373,10 @@ def probabilities(
 
 
 def _of_unlabelled(
-    scores: NDArray[Any], labels: NDArray[Any], expected: float, is_fixed: bool
+    scores: NDArray[Any],
+    labels: NDArray[Any],
+    expected: float,
+    is_fixed: bool,
 ) -> Platt:
     """Fit the chance that an unlabelled document is relevant, at the expected share if fixed."""
     score, labelled, weights = scored_examples(scores, labels)
@@ -509,7 +525,10 @@ class Stack:
         positive_columns = block.positive_columns
         relevant = combined(columns["p_evidence"], columns["p_cross"], self.weight, self.prior)
         held_out = combined(
-            positive_columns["p_heldout"], positive_columns["p_cross"], self.weight, self.prior
+            positive_columns["p_heldout"],
+            positive_columns["p_cross"],
+            self.weight,
+            self.prior,
         )
         return block.with_columns(
             {"p_relevant": relevant}, {"p_relevant": held_out, "p_heldout": held_out}
@@ -517,7 +536,10 @@ class Stack:
 
 
 def stacked(
-    judgments: Judgments, stack: Stack, answers: Answers | None, block: Candidates
+    judgments: Judgments,
+    stack: Stack,
+    answers: Answers | None,
+    block: Candidates,
 ) -> Candidates:
     """Return a block with a model's answers, if any, the judgments and ``p_relevant``."""
     return stack(judgments(block if answers is None else answers(block)))
@@ -536,5 +558,11 @@ def _weight(odds: Float64s, added_odds: Float64s, labels: Int64s) -> float:
         return loss, np.array([error @ added_odds, error.sum()])
 
     bounds = [(0, _LARGEST_WEIGHT), (None, None)]
-    optimum = minimize(objective, np.zeros(2), jac=True, bounds=bounds, method="L-BFGS-B")
+    optimum = minimize(
+        objective,
+        np.zeros(2),
+        jac=True,
+        bounds=bounds,
+        method="L-BFGS-B",
+    )
     return float(optimum.x[0])

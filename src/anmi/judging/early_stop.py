@@ -97,7 +97,13 @@ class EarlyStop(TrainerCallback):  # type: ignore[misc]
             name: tensor.detach().cpu().clone() for name, tensor in self._model.state_dict().items()
         }
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_step_end(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        **_: Any,
+    ) -> None:
         """Look, if it is time to."""
         self.steps = state.global_step
         if self.steps % self._every and self.steps < state.max_steps:

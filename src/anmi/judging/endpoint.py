@@ -123,7 +123,9 @@ class Endpoint:
         self._unreached = 0
 
     def ask(
-        self, questions: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None
+        self,
+        questions: Sequence[tuple[str, str]],
+        schema: Mapping[str, Any] | None = None,
     ) -> Iterator[tuple[int, Reply]]:
         """Yield (number of the question, reply) as replies come.
 
@@ -156,7 +158,9 @@ class Endpoint:
                 pool.shutdown(wait=True, cancel_futures=True)
 
     def ask_in_batch(
-        self, questions: Sequence[tuple[str, str]], schema: Mapping[str, Any] | None = None
+        self,
+        questions: Sequence[tuple[str, str]],
+        schema: Mapping[str, Any] | None = None,
     ) -> Iterator[tuple[int, Reply]]:
         """As :meth:`ask` by the endpoint's batches, which cost less and take up to a day.
 
@@ -226,7 +230,12 @@ class Endpoint:
             )
             self._host = ""
 
-    def _body(self, system: str, user: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _body(
+        self,
+        system: str,
+        user: str,
+        schema: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
         body: dict[str, Any] = {
             "model": self.options.model,

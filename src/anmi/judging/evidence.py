@@ -123,7 +123,10 @@ def _by_positives(block: Candidates, documents: Int32s, material: Material) -> V
         positive = positives[rows]
         compared = documents[rows]
         cosine, overlap = terms.products(
-            compared, terms.unit[positive], terms.unit, terms.weighted(positive)
+            compared,
+            terms.unit[positive],
+            terms.unit,
+            terms.weighted(positive),
         )
         index = np.maximum(compared, 0)
         both_have_terms = has_terms[positive][:, None] * has_terms[index]
@@ -160,7 +163,11 @@ def _share(part: Float32s, whole: Float32s, documents: Int32s) -> Float32s:
 
 
 def gather_hidden(
-    block: Candidates, material: Material, depth: int, max_hidden: int, seed: int
+    block: Candidates,
+    material: Material,
+    depth: int,
+    max_hidden: int,
+    seed: int,
 ) -> Candidates:
     """Gather evidence of the hidden positives of :func:`hide` that retrieval would have found."""
     hidden, _, _ = hide(block, depth, max_hidden, seed)
@@ -193,7 +200,10 @@ def gather_nearest(block: Candidates, material: Material, depth: int) -> Candida
 
 
 def hide(
-    block: Candidates, depth: int, max_hidden: int | None = None, seed: int = 0
+    block: Candidates,
+    depth: int,
+    max_hidden: int | None = None,
+    seed: int = 0,
 ) -> tuple[Candidates, Int64s, Int64s]:
     """Return a block in which positives of queries with several are hidden, one in each row.
 
@@ -241,7 +251,11 @@ def hide(
 
 
 def _in_front(
-    block: Candidates, rows: Int64s, slots: Int64s, known_slots: Int64s, depth: int
+    block: Candidates,
+    rows: Int64s,
+    slots: Int64s,
+    known_slots: Int64s,
+    depth: int,
 ) -> Candidates:
     """Put positives [R] before their rows' nearest candidates.
 

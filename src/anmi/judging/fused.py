@@ -272,7 +272,10 @@ def log_odds(probability: NDArray[Any]) -> Float64s:
 
 
 def combined(
-    probability: NDArray[Any], second_probability: NDArray[Any], weight: float, prior: float
+    probability: NDArray[Any],
+    second_probability: NDArray[Any],
+    weight: float,
+    prior: float,
 ) -> Float32s:
     """Add a second judge's evidence to a probability: logit p + weight · (logit q − logit prior).
 

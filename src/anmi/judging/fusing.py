@@ -267,7 +267,12 @@ class FusedJudge:
         centre = np.array(shipped_model.coefficients)
         return fit_contaminated(standard, centre, self.options.ridge, expected)
 
-    def _transfer(self, shards: CandidateShards, nearest: list[Candidates], reason: str) -> None:
+    def _transfer(
+        self,
+        shards: CandidateShards,
+        nearest: list[Candidates],
+        reason: str,
+    ) -> None:
         """Use the shipped coefficients, raised to the share of relevant documents to expect."""
         options = self.options
         shipped_model = self._shipped
@@ -388,7 +393,11 @@ def _inputs(blocks: list[Candidates]) -> Float32s:
     return np.concatenate([np.zeros((0, len(FEATURES)), np.float32), *inputs])
 
 
-def contributions(block: Candidates, summary: dict[str, Any], fold: int = 0) -> dict[str, Float64s]:
+def contributions(
+    block: Candidates,
+    summary: dict[str, Any],
+    fold: int = 0,
+) -> dict[str, Float64s]:
     """What each kind of evidence adds to the log-odds of a block's candidates, [Q, M] by evidence.
 
     Parameters

@@ -115,7 +115,12 @@ def answer(text: str, document: str) -> tuple[int, str]:
     return parsed.grade, parsed.snippet
 
 
-def best_passages(query: str, document: str, max_characters: int, language: str) -> str:
+def best_passages(
+    query: str,
+    document: str,
+    max_characters: int,
+    language: str,
+) -> str:
     """Return the passages of a long document that hold most of the query's words, in order."""
     if len(document) <= max_characters:
         return document
@@ -441,7 +446,11 @@ class LLMJudge:
         return False
 
     def _summarise(
-        self, judged: pd.DataFrame, errors: Errors, checks: Sequence[Bools], trusted: bool
+        self,
+        judged: pd.DataFrame,
+        errors: Errors,
+        checks: Sequence[Bools],
+        trusted: bool,
     ) -> None:
         reader = self.reader
         model = reader.options.model

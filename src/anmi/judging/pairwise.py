@@ -76,7 +76,10 @@ class ChatJudge:
         self.fingerprint = digest("chat", *parts).hex()
 
     def prefer(
-        self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]
+        self,
+        queries: Sequence[str],
+        first: Sequence[str],
+        second: Sequence[str],
     ) -> Float64s:
         """Return P(first ≻ second), [n]; NaN where no answer came, or none that says A, B or TIE.
 
@@ -89,7 +92,12 @@ class ChatJudge:
         model = self.options.model
         triples = list(map(self._joined, queries, first, second))
         answers, problems = self._store.answers(
-            self.fingerprint, triples, _question, self._endpoint.ask, _stored, model
+            self.fingerprint,
+            triples,
+            _question,
+            self._endpoint.ask,
+            _stored,
+            model,
         )
         if problems:
             log.warning(

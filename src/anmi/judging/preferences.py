@@ -21,7 +21,12 @@ _MAX_DIFFERENCES: Final = 200_000
 class PairwiseJudge(Protocol):
     """A judge that reads two documents side by side and says which one answers the query better."""
 
-    def prefer(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Floats:
+    def prefer(
+        self,
+        queries: Sequence[str],
+        first: Sequence[str],
+        second: Sequence[str],
+    ) -> Floats:
         """Return P(first ≻ second) for n comparisons.
 
         Parameters
@@ -76,12 +81,19 @@ def fit_temperature(positive: NDArray[Any], others: NDArray[Any]) -> float:
         )
 
     optimum = scipy.optimize.minimize_scalar(
-        loss, bounds=(np.log(0.01), np.log(100.0)), method="bounded"
+        loss,
+        bounds=(np.log(0.01), np.log(100.0)),
+        method="bounded",
     )
     return scale * float(np.exp(optimum.x))
 
 
-def preference(scores: Floats, first: Ints, second: Ints, temperature: float) -> Floats:
+def preference(
+    scores: Floats,
+    first: Ints,
+    second: Ints,
+    temperature: float,
+) -> Floats:
     """Return P(first ≻ second) from scores [Q, n], [Q, E]; NaN where a score is missing."""
     first_scores = np.take_along_axis(scores, first, axis=1)
     second_scores = np.take_along_axis(scores, second, axis=1)
@@ -116,7 +128,10 @@ def pool(preferences: Sequence[Floats], weights: Sequence[float]) -> tuple[Float
 
 
 def comparisons(
-    query_ids: Sequence[str], sizes: Ints, degree: int, seed: int
+    query_ids: Sequence[str],
+    sizes: Ints,
+    degree: int,
+    seed: int,
 ) -> tuple[Ints, Ints, Bools]:
     """Choose which nodes of each query are compared: a union of degree/2 random Hamiltonian cycles.
 
@@ -176,7 +191,12 @@ def comparisons(
     return first.astype(np.int64), second.astype(np.int64), valid
 
 
-def groups(first: Ints, second: Ints, present: Bools, width: int) -> Ints:
+def groups(
+    first: Ints,
+    second: Ints,
+    present: Bools,
+    width: int,
+) -> Ints:
     """Number the connected groups of nodes of every comparison graph at once.
 
     Parameters
@@ -206,7 +226,12 @@ def groups(first: Ints, second: Ints, present: Bools, width: int) -> Ints:
     return labels.reshape(len(first), width).astype(np.int64)
 
 
-def touched(first: Ints, second: Ints, present: Bools, width: int) -> Bools:
+def touched(
+    first: Ints,
+    second: Ints,
+    present: Bools,
+    width: int,
+) -> Bools:
     """Return which nodes take part in a comparison that was answered, bool [Q, n]."""
     is_touched = np.zeros((len(first), width), bool)
     rows, _ = np.nonzero(present)

@@ -126,7 +126,10 @@ class Contaminated:
 
 
 def fit_contaminated(
-    examples: Examples, centre: NDArray[Any], ridge: float, expected: float
+    examples: Examples,
+    centre: NDArray[Any],
+    ridge: float,
+    expected: float,
 ) -> Contaminated:
     """Fit coefficients and share together by penalised maximum likelihood.
 
@@ -188,14 +191,23 @@ def fit_contaminated(
     bounds = [(0.0, None)] * width + [(None, None)] * 2
     options = {"maxiter": 500}
     optimum = scipy.optimize.minimize(
-        objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options
+        objective,
+        start,
+        jac=True,
+        bounds=bounds,
+        method="L-BFGS-B",
+        options=options,
     )
     *slopes, intercept, odds = optimum.x.tolist()
     return Contaminated(tuple(slopes), intercept + odds, float(scipy.special.expit(odds)))
 
 
 def share_by_known(
-    blocks: Iterable[Candidates], *, ridge: float, expected: float, fewest_queries: int
+    blocks: Iterable[Candidates],
+    *,
+    ridge: float,
+    expected: float,
+    fewest_queries: int,
 ) -> float | None:
     """Return the share of relevant documents among the most similar that known positives suggest.
 
@@ -287,7 +299,11 @@ def clusters(likeness: Float32s) -> Bools:
     return (values >= lowest) & (size >= _SMALLEST_GROUP)[:, None]
 
 
-def with_mean(model: FusedModel, values: Float32s, share: float) -> tuple[FusedModel, float]:
+def with_mean(
+    model: FusedModel,
+    values: Float32s,
+    share: float,
+) -> tuple[FusedModel, float]:
     """Return a model whose mean probability is at least a given share, and that mean.
 
     Probabilities are never lowered: what makes a judge doubt many documents may be that many are

@@ -159,7 +159,11 @@ class Rater:
         return nodes(block.positives, block.documents), scores, sizes
 
     def ask(
-        self, block: Candidates, first: Ints, second: Ints, valid: Bools
+        self,
+        block: Candidates,
+        first: Ints,
+        second: Ints,
+        valid: Bools,
     ) -> tuple[Floats, Floats]:
         """Put comparisons to all judges.
 
@@ -193,7 +197,11 @@ class Rater:
         return preferences.pool([np.where(valid, answer, np.nan) for answer in answers], weights)
 
     def _compared(
-        self, judge: str, block: Candidates, nodes: Sequence[NDArray[Any]], valid: Bools
+        self,
+        judge: str,
+        block: Candidates,
+        nodes: Sequence[NDArray[Any]],
+        valid: Bools,
     ) -> Floats:
         """Return P(first ≻ second) by a pairwise judge, [Q, E]; a document and its copy are a tie.
 
@@ -280,7 +288,10 @@ class Rater:
 
 
 def _with_elo(
-    block: Candidates, strengths: elo.Strengths, joined: Bools, deviation: float
+    block: Candidates,
+    strengths: elo.Strengths,
+    joined: Bools,
+    deviation: float,
 ) -> Candidates:
     columns = dict[str, NDArray[Any]]()
     positive_columns = dict[str, NDArray[Any]]()

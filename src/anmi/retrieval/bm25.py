@@ -69,14 +69,21 @@ class BM25Index:
 
     @staticmethod
     def build(
-        texts: Sequence[str], language: str, kind: str = "auto", **settings: Any
+        texts: Sequence[str],
+        language: str,
+        kind: str = "auto",
+        **settings: Any,
     ) -> BM25Index:
         """Cut and index texts; see the class for the parameters."""
         return BM25Index.of_terms(Terms.cut(texts, language, kind), **settings)
 
     @staticmethod
     def of_terms(
-        terms: Terms, engine: str = "bm25s", k1: float = 0.9, b: float = 0.4, epsilon: float = 0.0
+        terms: Terms,
+        engine: str = "bm25s",
+        k1: float = 0.9,
+        b: float = 0.4,
+        epsilon: float = 0.0,
     ) -> BM25Index:
         """Index documents that are cut into terms; see the class for the parameters.
 
@@ -182,7 +189,10 @@ class BM25Index:
         return search, spread
 
     def _searched(
-        self, queries: Sequence[str], k: int, look: Callable[[slice, Float32s], Float32s]
+        self,
+        queries: Sequence[str],
+        k: int,
+        look: Callable[[slice, Float32s], Float32s],
     ) -> tuple[Int32s, Float32s, Float32s]:
         k = min(k, self.settings["documents"])
         rank = _first if self.is_okapi else best

@@ -43,7 +43,12 @@ _ITERATIONS: Final = 4
 Distil = Callable[[list[str]], Float32s]
 
 
-def corpus_encoder(texts: Texts, seed: int, distil: Distil, spelled: Any) -> tuple[Any, Float32s]:
+def corpus_encoder(
+    texts: Texts,
+    seed: int,
+    distil: Distil,
+    spelled: Any,
+) -> tuple[Any, Float32s]:
     """Make the encoder of a corpus.
 
     Parameters

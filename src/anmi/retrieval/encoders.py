@@ -112,7 +112,11 @@ class Encoder:
     run: Run | None = None
 
     @staticmethod
-    def of(model: Any, settings: EncoderSettings = DEFAULTS, store: Store | None = None) -> Encoder:
+    def of(
+        model: Any,
+        settings: EncoderSettings = DEFAULTS,
+        store: Store | None = None,
+    ) -> Encoder:
         """Return an encoder of a model that is open."""
         encoder = Encoder(settings, Path(), store)
         encoder.model = table_of(model) or model
@@ -227,7 +231,10 @@ class Encoder:
         return _digest(self.model, None, (self.precision + rounding, prompt, *route))
 
     def encode(
-        self, texts: Sequence[str], role: Role | None = None, description: str = ""
+        self,
+        texts: Sequence[str],
+        role: Role | None = None,
+        description: str = "",
     ) -> Float32s:
         """Encode texts, with the model's prompt for them; only those that the store lacks.
 
@@ -280,10 +287,20 @@ class Encoder:
         run = self.run or cast(Run, map)
         is_hidden = not description or None
         with Progress(
-            total=len(texts), desc=description, unit="text", disable=is_hidden, delay=2
+            total=len(texts),
+            desc=description,
+            unit="text",
+            disable=is_hidden,
+            delay=2,
         ) as bar:
             vectors = self.store.vectors(
-                self.key(role), texts, compute, texts_per_commit, bar, run=run, number=STORED
+                self.key(role),
+                texts,
+                compute,
+                texts_per_commit,
+                bar,
+                run=run,
+                number=STORED,
             )
         return self.prefix(vectors, dimensions)
 
@@ -294,7 +311,12 @@ class Encoder:
         leading = np.ascontiguousarray(vectors[:, :dimensions])
         return leading if kinds.is_dot(self.model) else exact.directions(leading)
 
-    def seconds(self, texts: Sequence[str], role: Role | None = None, sample: int = 100) -> float:
+    def seconds(
+        self,
+        texts: Sequence[str],
+        role: Role | None = None,
+        sample: int = 100,
+    ) -> float:
         """Estimate how long :meth:`encode` takes for texts that the store lacks, by some of them.
 
         Parameters
@@ -587,7 +609,13 @@ class Progress(tqdm):  # type: ignore[misc]
     The first update counts what was there before.
     """
 
-    def __init__(self, *, total: int, desc: str, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        total: int,
+        desc: str,
+        **options: Any,
+    ) -> None:
         super().__init__(total=total, desc=desc, **options)
         self.label = desc
         self.encoded = 0
@@ -611,7 +639,11 @@ class Progress(tqdm):  # type: ignore[misc]
 
 
 def save_corpus_encoder(
-    texts: Texts, folder: Path, seed: int, store: Store, device: str | None
+    texts: Texts,
+    folder: Path,
+    seed: int,
+    store: Store,
+    device: str | None,
 ) -> None:
     """Make the encoder of a corpus from the pieces of its words and MiniLM, and save it."""
     from anmi.retrieval.corpus_encoder import corpus_encoder, save

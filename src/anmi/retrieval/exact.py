@@ -189,7 +189,11 @@ def _reaching(scores: Any, threshold: Float32s) -> tuple[Int64s, Int64s, Float32
 
 
 def _among_the_best(
-    queries: Float32s, embeddings: Float32s, k: int, longest: float, device: str | None
+    queries: Float32s,
+    embeddings: Float32s,
+    k: int,
+    longest: float,
+    device: str | None,
 ) -> Int32s:
     """Return all documents that, by rounding, may be among a query's k best, int32 [Q, ≥ k]."""
     count, size = embeddings.shape

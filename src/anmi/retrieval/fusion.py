@@ -101,7 +101,11 @@ def best_documents(
         passages = min(2 * passages, deepest)
 
 
-def _by_document(ranked: Ranked, first: Int32s, excluded: Int32s | None) -> tuple[Ranked, Int32s]:
+def _by_document(
+    ranked: Ranked,
+    first: Int32s,
+    excluded: Int32s | None,
+) -> tuple[Ranked, Int32s]:
     """Return each document at the place of its best passage, and these passages, padding last."""
     documents = np.where(ranked.documents == PADDING, PADDING, first[ranked.documents])
     if excluded is not None:
@@ -266,7 +270,11 @@ def aligned(lists: Lists) -> Fused:
     return _taken(Fused(union, np.zeros(union.shape, np.float32), ranks, scores), order)
 
 
-def comparable(union: Fused, lists: Lists, spreads: Spreads) -> dict[str, Float32s]:
+def comparable(
+    union: Fused,
+    lists: Lists,
+    spreads: Spreads,
+) -> dict[str, Float32s]:
     """Return the scores of aligned documents by each part, in units of its spread, [Q, M] each.
 
     Where the spread is 0, as with a query that shares no term with any document, all are 0.

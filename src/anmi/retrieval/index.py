@@ -35,14 +35,22 @@ class DenseIndex:
         Identifier of each row.
     """
 
-    def __init__(self, engine: Any, settings: dict[str, Any], document_ids: list[str]) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        settings: dict[str, Any],
+        document_ids: list[str],
+    ) -> None:
         self._engine = engine
         self.settings = settings
         self.document_ids = document_ids
 
     @staticmethod
     def build(
-        embeddings: Float32s, document_ids: list[str], kind: str = "flat", fingerprint: str = ""
+        embeddings: Float32s,
+        document_ids: list[str],
+        kind: str = "flat",
+        fingerprint: str = "",
     ) -> DenseIndex:
         """Index vectors, float32 [N, D]; ``settings`` have their lengths where these are not all 1.
 
@@ -183,7 +191,9 @@ class SparseIndex:
 
     @staticmethod
     def build(
-        vectors: sparse.csr_matrix, document_ids: Sequence[str], share: float = 0.0
+        vectors: sparse.csr_matrix,
+        document_ids: Sequence[str],
+        share: float = 0.0,
     ) -> SparseIndex:
         """Invert documents.
 
@@ -252,7 +262,9 @@ class SparseIndex:
         settings = read_json(path / _SETTINGS)
         arrays = tuple(np.load(path / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
         postings = sparse.csr_matrix(
-            arrays, shape=(settings["terms"], settings["documents"]), copy=False
+            arrays,
+            shape=(settings["terms"], settings["documents"]),
+            copy=False,
         )
         return SparseIndex(postings, settings["document_ids"])
 
@@ -320,7 +332,11 @@ SHARE: Final = 0.1
 _MOST: Final = 2000
 
 
-def build_index(vectors: Vectors, document_ids: list[str], kind: str = "flat") -> Index:
+def build_index(
+    vectors: Vectors,
+    document_ids: list[str],
+    kind: str = "flat",
+) -> Index:
     """Index the vectors of documents, [N, D] or, of a sparse retriever, [N, V].
 
     ``kind`` is that of a dense index. Of sparse documents the lightest terms are left out, see

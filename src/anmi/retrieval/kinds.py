@@ -383,7 +383,9 @@ def prompts_of(model: SentenceTransformer | TokenTable) -> dict[str, str]:
 
 
 def settle_prompts(
-    model: SentenceTransformer | TokenTable, query: str | None = None, document: str | None = None
+    model: SentenceTransformer | TokenTable,
+    query: str | None = None,
+    document: str | None = None,
 ) -> None:
     """Write a model's prompts, or those in their place, where sentence-transformers looks for them.
 

@@ -163,7 +163,12 @@ def _whole(model: str) -> Iterator[None]:
         _check_weights(model, folder, report["model"], report["loading_info"])
 
 
-def _check_weights(model: str, folder: Path, network: Any, report: Any) -> None:
+def _check_weights(
+    model: str,
+    folder: Path,
+    network: Any,
+    report: Any,
+) -> None:
     """Refuse missing weights but those of an unread pooler; tell once of unused weights."""
     missing = sorted(report.missing_keys)
     # Old releases saved a buffer beside the weights.

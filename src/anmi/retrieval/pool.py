@@ -73,7 +73,10 @@ _NEAR: Final = 0.9
 
 
 def best_passages(
-    positives: Int32s, document: Int32s, bm25: Float32s | None, dense: Float32s | None
+    positives: Int32s,
+    document: Int32s,
+    bm25: Float32s | None,
+    dense: Float32s | None,
 ) -> Int32s:
     """Return the positives, of documents that are one as a whole only the best passages.
 
@@ -119,7 +122,12 @@ def best_passages(
     return compacted(result)[0]
 
 
-def some_of(seed: int, query_ids: list[str], positives: Int32s, count: int) -> Int32s:
+def some_of(
+    seed: int,
+    query_ids: list[str],
+    positives: Int32s,
+    count: int,
+) -> Int32s:
     """Return up to ``count`` positives of each query, drawn by its own stream, in their order.
 
     Of one it is the first, as the ANMI 2.0 notebook has it.
@@ -237,7 +245,12 @@ def merged(
     return documents, source, scores
 
 
-def known_from(scores: Float32s, is_candidate: Bools, depth: int, ranks: int) -> Float32s:
+def known_from(
+    scores: Float32s,
+    is_candidate: Bools,
+    depth: int,
+    ranks: int,
+) -> Float32s:
     """Return the score from which on a query's ranks follow from its list, float32 [Q, 1].
 
     That is the score of the last candidate found, or of rank ``ranks`` if it lies deeper. It says
@@ -310,7 +323,13 @@ _STEP: Final = "dense/random"
 _SMALL: Final = 16
 
 
-def draw(seed: int, query_ids: Ids, excluded: Int32s, documents: int, count: int) -> Int32s:
+def draw(
+    seed: int,
+    query_ids: Ids,
+    excluded: Int32s,
+    documents: int,
+    count: int,
+) -> Int32s:
     """Draw documents uniformly without replacement for every query.
 
     A query's draw depends on the seed, its identifier, its excluded documents and the size of the
@@ -399,7 +418,12 @@ class RelatedDocuments:
     [[0, 1, 0]]
     """
 
-    def __init__(self, first_of_text: Int32s, near: sparse.csr_matrix, family: Int32s) -> None:
+    def __init__(
+        self,
+        first_of_text: Int32s,
+        near: sparse.csr_matrix,
+        family: Int32s,
+    ) -> None:
         self.first_of_text = first_of_text
         self._near = near
         documents = np.arange(len(self))
@@ -519,7 +543,10 @@ class RelatedDocuments:
 
 
 def _matrix(
-    rows: NDArray[Any], columns: NDArray[Any], width: int, height: int | None = None
+    rows: NDArray[Any],
+    columns: NDArray[Any],
+    width: int,
+    height: int | None = None,
 ) -> sparse.csr_matrix:
     shape = (width if height is None else height, width)
     return sparse.csr_matrix((np.ones(len(rows), np.int64), (rows, columns)), shape)

@@ -257,7 +257,12 @@ def _bm25_ranks(
     return pool.listed_ranks(scores[0], *listed), ranks[:, :-1], ranks[:, -1]
 
 
-def _ranks_of(bm25: BM25Index, texts: list[str], scores: Float32s, listed: Float32s) -> Float32s:
+def _ranks_of(
+    bm25: BM25Index,
+    texts: list[str],
+    scores: Float32s,
+    listed: Float32s,
+) -> Float32s:
     """Return the ranks of any scores [Q, G]; those below the end of the list are counted."""
     lowest = np.pad(listed, ((0, 0), (1, 0)), constant_values=np.inf)[:, -1:]
     ranks = pool.listed_ranks(scores, listed, lowest)
@@ -270,7 +275,11 @@ def _ranks_of(bm25: BM25Index, texts: list[str], scores: Float32s, listed: Float
     return ranks
 
 
-def _first(depth: int, documents: Int32s, scores: Float32s) -> tuple[Int32s, Float32s]:
+def _first(
+    depth: int,
+    documents: Int32s,
+    scores: Float32s,
+) -> tuple[Int32s, Float32s]:
     """Return the first candidates of each list, [Q, depth], with their scores."""
     documents, scores = pool.compacted(documents, scores)
     return documents[:, :depth], scores[:, :depth]

@@ -86,7 +86,11 @@ def pieces_of(texts: Sequence[str], tokenizer: Any) -> list[list[str]]:
     return rows
 
 
-def spelling_of(words: Sequence[str], times: NDArray[Any], tokenizer: Any) -> Spelling:
+def spelling_of(
+    words: Sequence[str],
+    times: NDArray[Any],
+    tokenizer: Any,
+) -> Spelling:
     """Tell how a tokenizer spells words, by the most frequent ones.
 
     Parameters

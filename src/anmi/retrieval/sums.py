@@ -95,7 +95,12 @@ def row_products(
 
 @_compiled
 def add_postings(
-    rows: Whole, terms: Whole, starts: Whole, documents: Whole, weights: Float32s, scores: Float32s
+    rows: Whole,
+    terms: Whole,
+    starts: Whole,
+    documents: Whole,
+    weights: Float32s,
+    scores: Float32s,
 ) -> None:
     """Add the postings of ``terms`` [T] to the scores of their ``rows`` [T] of ``scores`` [Q, N].
 

@@ -75,7 +75,11 @@ class Terms:
         return Terms(*counted_texts(texts, tokenize, alone=False), tokenize)
 
     @staticmethod
-    def cut(texts: Sequence[str], language: str, kind: str = "auto") -> Terms:
+    def cut(
+        texts: Sequence[str],
+        language: str,
+        kind: str = "auto",
+    ) -> Terms:
         """Cut documents by a tokeniser, see :func:`anmi.retrieval.tokenize.tokenizer`.
 
         Raises
@@ -224,7 +228,10 @@ def _with(counts: sparse.csr_matrix, values: NDArray[Any]) -> sparse.csr_matrix:
 
 
 def counted_texts(
-    texts: Sequence[str], tokenize: Cut[Term], *, alone: bool
+    texts: Sequence[str],
+    tokenize: Cut[Term],
+    *,
+    alone: bool,
 ) -> tuple[sparse.csr_matrix, dict[Term, int]]:
     """Count the terms of texts, float32 [N, V], and return the column of each.
 
@@ -262,7 +269,11 @@ def counted_texts(
     return sparse.vstack(blocks, "csr"), vocabulary
 
 
-def counted(rows: list[list[Term]], vocabulary: dict[Term, int], grow: bool) -> sparse.csr_matrix:
+def counted(
+    rows: list[list[Term]],
+    vocabulary: dict[Term, int],
+    grow: bool,
+) -> sparse.csr_matrix:
     """Count the terms of tokenised texts, float32 [R, V] with sorted, unrepeated indices."""
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     terms = chain.from_iterable(rows)

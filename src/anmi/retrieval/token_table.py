@@ -56,7 +56,11 @@ class TokenTable:
     """
 
     def __init__(
-        self, tokenizer: Any, table: Float32s, normalised: bool, settings: Mapping[str, Any]
+        self,
+        tokenizer: Any,
+        table: Float32s,
+        normalised: bool,
+        settings: Mapping[str, Any],
     ) -> None:
         # Named as in sentence-transformers, for :mod:`anmi.retrieval.kinds`.
         self.prompts: dict[str, str] = dict(settings.get("prompts") or {})
@@ -181,7 +185,12 @@ def lowered_words(texts: Sequence[str]) -> list[list[str]]:
     return [[word for word, _ in row] for row in rows]
 
 
-def learn_pieces(tokenizer: Any, texts: Iterable[str], size: int, special: Sequence[str]) -> None:
+def learn_pieces(
+    tokenizer: Any,
+    texts: Iterable[str],
+    size: int,
+    special: Sequence[str],
+) -> None:
     """Train a Unigram tokenizer (Kudo 2018, arXiv 1804.10959); one special is ``[UNK]``."""
     from tokenizers import models, trainers
 

@@ -376,7 +376,12 @@ def unaccented(word: str) -> str:
     return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
 
 
-def _tokens(kind: str, language: str, accents: bool, texts: Sequence[str]) -> list[list[str]]:
+def _tokens(
+    kind: str,
+    language: str,
+    accents: bool,
+    texts: Sequence[str],
+) -> list[list[str]]:
     return _made(kind, language, accents)(texts)
 
 

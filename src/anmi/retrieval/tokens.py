@@ -101,7 +101,12 @@ class Tokeniser:
         }
         return tensors | remembered.constants
 
-    def _padded(self, tokens: Int32s, lengths: Int64s, role: str | None) -> dict[str, Any]:
+    def _padded(
+        self,
+        tokens: Int32s,
+        lengths: Int64s,
+        role: str | None,
+    ) -> dict[str, Any]:
         """Return features [T, L] of the tokens of T texts in a row."""
         tokenizer = self._first(role).tokenizer
         longest = int(lengths.max())

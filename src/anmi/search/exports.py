@@ -64,7 +64,13 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
         writer.close()
     count = len(search.document_ids)
     about = {name: part.about for name, part in search.parts.items()}
-    text = rendered("vectors", **search.settings, count=count, about=about, bm25=bm25_settings)
+    text = rendered(
+        "vectors",
+        **search.settings,
+        count=count,
+        about=about,
+        bm25=bm25_settings,
+    )
     (folder / README).write_text(text, encoding="utf-8")
     return count
 

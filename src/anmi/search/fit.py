@@ -321,7 +321,11 @@ def labelled_lists(
     return lists, spreads, side_by_side(rows, documents, len(queries)), grades
 
 
-def part_table(lists: PartLists, query_ids: list[str], document_ids: list[str]) -> pd.DataFrame:
+def part_table(
+    lists: PartLists,
+    query_ids: list[str],
+    document_ids: list[str],
+) -> pd.DataFrame:
     """Return lists of parts as a table ``part, query_id, document_id, score, rank, spread``."""
     tables = []
     for name, ranked in lists.documents.items():
@@ -386,7 +390,11 @@ def _places(query_ids: Iterable[str]) -> dict[str, int]:
     return {query_id: place for place, query_id in enumerate(query_ids)}
 
 
-def lists_of(run: pd.DataFrame, queries: Mapping[str, int], documents: Mapping[str, int]) -> Ranked:
+def lists_of(
+    run: pd.DataFrame,
+    queries: Mapping[str, int],
+    documents: Mapping[str, int],
+) -> Ranked:
     """Return the ranked lists of a run by the numbers of its queries and documents.
 
     The run has the columns ``query_id, document_id, score, rank``.

@@ -333,7 +333,10 @@ class HybridSearch:
         return {name: size / 1e6 for name, size in sizes.items() if size}
 
     def search(
-        self, queries: Sequence[str] | str, k: int = 10, system: str = HYBRID
+        self,
+        queries: Sequence[str] | str,
+        k: int = 10,
+        system: str = HYBRID,
     ) -> list[list[Hit]]:
         """Return the best documents of each query.
 
@@ -363,7 +366,12 @@ class HybridSearch:
             return []
         return self.hits(self.ranked(questions, k, system))
 
-    def ranked(self, queries: Sequence[str], k: int, system: str = HYBRID) -> Fused:
+    def ranked(
+        self,
+        queries: Sequence[str],
+        k: int,
+        system: str = HYBRID,
+    ) -> Fused:
         """Return the rows of the best passages of the best documents, [Q, k], see :meth:`fused`."""
         is_hybrid = system == HYBRID
         depth = self.settings["depth"] if is_hybrid else k

@@ -38,7 +38,9 @@ class Terms:
         )
 
     def predict(
-        self, model_input: Sequence[str] | Any, params: Mapping[str, Any] | None = None
+        self,
+        model_input: Sequence[str] | Any,
+        params: Mapping[str, Any] | None = None,
     ) -> list[dict[str, list[Any]]]:
         """Return ``terms`` and their ``weights`` of every text, the heaviest first.
 

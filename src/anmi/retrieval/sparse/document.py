@@ -81,7 +81,10 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         return len(self.threshold)
 
     def preprocess(
-        self, inputs: list[str], prompt: str | None = None, **_: Any
+        self,
+        inputs: list[str],
+        prompt: str | None = None,
+        **_: Any,
     ) -> dict[str, Tensor]:
         """Return the tokens of all texts in a row and where each text begins."""
         if prompt:
@@ -128,14 +131,25 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         )
         return features
 
-    def save(self, output_path: str, *_: Any, safe_serialization: bool = True, **__: Any) -> None:
+    def save(
+        self,
+        output_path: str,
+        *_: Any,
+        safe_serialization: bool = True,
+        **__: Any,
+    ) -> None:
         """Write tokenizer, weights and settings."""
         self.save_tokenizer(output_path)
         self.save_torch_weights(output_path, safe_serialization=safe_serialization)
         self.save_config(output_path)
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **_: Any) -> Self:
+    def load(
+        cls,
+        model_name_or_path: str,
+        subfolder: str = "",
+        **_: Any,
+    ) -> Self:
         """Read what :meth:`save` wrote into a folder."""
         where = {"subfolder": subfolder, "local_files_only": True}
         tokenizer = AutoTokenizer.from_pretrained(model_name_or_path, **where)

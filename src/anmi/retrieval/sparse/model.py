@@ -61,7 +61,11 @@ def _trained(texts: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-def _from_documents(tokenizer: Tokenizer, texts: Sequence[str], dimension: int) -> torch.Tensor:
+def _from_documents(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    dimension: int,
+) -> torch.Tensor:
     """Return vectors of terms by latent semantic analysis (Deerwester et al. 1990)."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfTransformer
@@ -104,7 +108,10 @@ UNSEEN: Final = 1.0
 
 
 def inference_free(
-    encoder: SentenceTransformer, texts: Sequence[str], *, max_length: int = 512
+    encoder: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    max_length: int = 512,
 ) -> SparseEncoder:
     """Return an untrained sparse retriever: BM25 over sub-words, and each document's nearest terms.
 
@@ -138,7 +145,10 @@ def inference_free(
     rows = _rows(tokenizer, texts, max_length)
     query = query_table(tokenizer, rows)
     document = LexicalExpansion(
-        tokenizer, table.shape[1], float(np.mean([*map(len, rows)])), max_seq_length=max_length
+        tokenizer,
+        table.shape[1],
+        float(np.mean([*map(len, rows)])),
+        max_seq_length=max_length,
     )
     with torch.no_grad():
         document.token.copy_(table)
@@ -153,7 +163,11 @@ def inference_free(
 
 
 def of_masked_lm(
-    name: str, texts: Sequence[str], device: str = "cpu", *, max_length: int = 256
+    name: str,
+    texts: Sequence[str],
+    device: str = "cpu",
+    *,
+    max_length: int = 256,
 ) -> SparseEncoder:
     """Return an untrained sparse retriever of a masked language model (arXiv 2411.04403).
 
@@ -269,7 +283,13 @@ def sparse_vectors(
     is_hidden = not description or None
     model.eval()
     with torch.inference_mode():
-        for start in tqdm(starts, desc=description, unit="batch", disable=is_hidden, delay=2):
+        for start in tqdm(
+            starts,
+            desc=description,
+            unit="batch",
+            disable=is_hidden,
+            delay=2,
+        ):
             batch = list(texts[start : start + batch_size])
             features = batch_to_device(model.preprocess(batch, task=role), model.device)
             weights = model({**features, "task": role})["sentence_embedding"]

@@ -98,7 +98,12 @@ class Pools:
         return membership(slot[is_choice], pool[is_choice], shape)
 
 
-def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.DataFrame:
+def make_swaps(
+    context: Context,
+    pools: Pools,
+    count: int,
+    seed: int,
+) -> pd.DataFrame:
     """Return up to ``count`` texts per document in which all mentions of an entity are replaced.
 
     An entity of the document is drawn, then a set it belongs to, then a member of that set. A
@@ -145,7 +150,10 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
     texts = [
         replaced(context.texts[document], context.slot_spans[slot_number], graph.labels[new])
         for document, slot_number, new in zip(
-            place.tolist(), slot.tolist(), entity.tolist(), strict=True
+            place.tolist(),
+            slot.tolist(),
+            entity.tolist(),
+            strict=True,
         )
     ]
     return pd.DataFrame(
@@ -163,7 +171,11 @@ def make_swaps(context: Context, pools: Pools, count: int, seed: int) -> pd.Data
 
 
 def _drawn_swaps(
-    context: Context, pools: Pools, pools_of: sparse.csr_array, draws: int, seed: int
+    context: Context,
+    pools: Pools,
+    pools_of: sparse.csr_array,
+    draws: int,
+    seed: int,
 ) -> tuple[Int64s, Int64s]:
     """Draw a slot of each document and an entity of a pool of the slot, document by document."""
     documents = len(context.ids)
@@ -178,14 +190,25 @@ def _drawn_swaps(
     return slot[has_pool], entity
 
 
-def _uniform(context: Context, seed: int, step: str, numbers: int, draws: int) -> Float64s:
+def _uniform(
+    context: Context,
+    seed: int,
+    step: str,
+    numbers: int,
+    draws: int,
+) -> Float64s:
     """Return some numbers in [0, 1) for each draw of each document, [N, numbers, draws]."""
     slots = np.tile(np.arange(numbers * draws, dtype=np.int32), (len(context.ids), 1))
     uniform = seeds.uniform(seed, f"variants/{step}", context.ids, slots)
     return uniform.reshape(-1, numbers, draws)
 
 
-def _fits(pools: Pools, pools_of: sparse.csr_array, slot: Int64s, entity: Int64s) -> Bools:
+def _fits(
+    pools: Pools,
+    pools_of: sparse.csr_array,
+    slot: Int64s,
+    entity: Int64s,
+) -> Bools:
     """Whether an entity is in at least half of the pools of the slot."""
     of_slot = pools_of[slot].astype(np.int32)
     shared = of_slot.multiply(sparse.csr_array(pools.members.T).astype(np.int32)[entity])
@@ -193,7 +216,11 @@ def _fits(pools: Pools, pools_of: sparse.csr_array, slot: Int64s, entity: Int64s
 
 
 def _may_be_true(
-    context: Context, pools: Pools, facts_of: sparse.csr_array, slot: Int64s, entity: Int64s
+    context: Context,
+    pools: Pools,
+    facts_of: sparse.csr_array,
+    slot: Int64s,
+    entity: Int64s,
 ) -> Bools:
     """Whether a fact that changes may be true with the new entity, too."""
     facts = facts_of[slot]
@@ -347,7 +374,11 @@ def make_neighbours(context: Context, count: int, seed: int) -> pd.DataFrame:
 
 
 def _documents_as_variants(
-    context: Context, kind: str, place: Int64s, partner: Int64s, relations: Sequence[str]
+    context: Context,
+    kind: str,
+    place: Int64s,
+    partner: Int64s,
+    relations: Sequence[str],
 ) -> pd.DataFrame:
     """Return M documents of the corpus as variants of others.
 
@@ -406,7 +437,11 @@ Ask = Callable[[Sequence[tuple[str, str]]], Iterable[tuple[int, Any]]]
 Edit = Callable[[Sequence[str]], list[list[str]]]
 
 
-def edited(ask: Ask, longest: int, texts: Sequence[str]) -> list[list[str]]:
+def edited(
+    ask: Ask,
+    longest: int,
+    texts: Sequence[str],
+) -> list[list[str]]:
     """Let a language model make one statement of each text false; return the edits of each.
 
     There is one or none. What is no edit, for its length or as nothing changed, is left out.

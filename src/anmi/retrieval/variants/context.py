@@ -67,7 +67,11 @@ class Context:
 
     @classmethod
     def of(
-        cls, graph: KnowledgeGraph, documents: Int32s, ids: Sequence[str], texts: Sequence[str]
+        cls,
+        graph: KnowledgeGraph,
+        documents: Int32s,
+        ids: Sequence[str],
+        texts: Sequence[str],
     ) -> Context:
         """Find the mentions in documents of the corpus.
 
@@ -120,7 +124,11 @@ class Context:
         return np.isin(place * documents + partner, entailing.row * documents + entailing.col)
 
 
-def picked(uniform: Float64s, groups: sparse.csr_array, group: Int64s) -> tuple[Int64s, Bools]:
+def picked(
+    uniform: Float64s,
+    groups: sparse.csr_array,
+    group: Int64s,
+) -> tuple[Int64s, Bools]:
     """Return a member of each group chosen by a number in [0, 1), and whether there was one.
 
     Examples
