@@ -116,7 +116,9 @@ def plant(
     ['a', 'b']
     """
     train = queries[queries["split"] == "train"]
-    labels = qrels[(qrels["relevance"] > 0) & qrels["query_id"].isin(train["query_id"])]
+    is_relevant = qrels["relevance"] > 0
+    is_training = qrels["query_id"].isin(train["query_id"])
+    labels = qrels[is_relevant & is_training]
     first_copies = pd.Series(dict(copies), dtype=object)
     parts = [empty(*_PAIR, "kind")]
     if kinds in ("auto", "hidden"):
@@ -128,17 +130,21 @@ def plant(
         parts.append(offered[_PAIR].assign(kind=EQUIVALENT))
     truth = _unlabelled(pd.concat(parts, ignore_index=True), labels, first_copies)
     if truth.empty:
-        lacking = " and no ".join(need for kind, need in _NEEDS.items() if kinds in ("auto", kind))
+        needs = [need for kind, need in _NEEDS.items() if kinds in ("auto", kind)]
+        lacking = " and no ".join(needs)
         raise NothingToPlant(
             f"the collection has no {lacking}, so there is no truth to plant (audit.kinds:"
             f" {kinds}); audit one that has such, or add labels"
         )
     train = train[train["query_id"].isin(truth["query_id"])]
     if limit and limit < len(train):
-        train = train[choose([normalised(text) for text in train["text"]], limit, seed)]
+        texts = [normalised(text) for text in train["text"]]
+        train = train[choose(texts, limit, seed)]
     truth = truth[truth["query_id"].isin(train["query_id"])]
-    labels = labels[labels["query_id"].isin(train["query_id"])].reset_index(drop=True)
-    return Planting(train.reset_index(drop=True), labels, _with_copies(truth, first_copies))
+    truth = _with_copies(truth, first_copies)
+    labels = labels[labels["query_id"].isin(train["query_id"])]
+    labels = labels.reset_index(drop=True)
+    return Planting(train.reset_index(drop=True), labels, truth)
 
 
 def without_source(corpus: pd.DataFrame) -> pd.DataFrame:
@@ -179,15 +185,19 @@ def _hidden(
     Each query has its own random stream.
     """
     pairs = pd.DataFrame({"query_id": labels["query_id"].to_numpy(), "text": text})
-    texts = pairs.drop_duplicates().sort_values(["query_id", "text"], ignore_index=True)
+    texts = pairs.drop_duplicates()
+    texts = texts.sort_values(["query_id", "text"], ignore_index=True)
     texts = texts[texts["query_id"].duplicated(keep=False)]
     counts = texts.groupby("query_id").size()
     places = [np.zeros(0, np.int64)]
     for query_id, count in counts.items():
-        places.append(seeds.stream(seed, "audit/known", str(query_id)).permutation(count))
+        stream = seeds.stream(seed, "audit/known", str(query_id))
+        places.append(stream.permutation(count))
     known_counts = (counts + 1) // 2 if hide == "half" else counts.clip(upper=1)
-    is_hidden = np.concatenate(places) >= texts["query_id"].map(known_counts).to_numpy()
-    return pd.MultiIndex.from_frame(pairs).isin(pd.MultiIndex.from_frame(texts[is_hidden]))
+    known_of_texts = texts["query_id"].map(known_counts).to_numpy()
+    is_hidden = np.concatenate(places) >= known_of_texts
+    hidden = pd.MultiIndex.from_frame(texts[is_hidden])
+    return pd.MultiIndex.from_frame(pairs).isin(hidden)
 
 
 def _unlabelled(
@@ -207,7 +217,10 @@ def _with_copies(truth: pd.DataFrame, first_copies: pd.Series) -> pd.DataFrame:
     """Add the other documents of each planted text, under the same kind."""
     firsts = first_copies.unique()
     copies = pd.DataFrame(
-        {"text": [*first_copies, *firsts], "copy": [*first_copies.index, *firsts]}
+        {
+            "text": [*first_copies, *firsts],
+            "copy": [*first_copies.index, *firsts],
+        }
     )
     texts = truth.assign(text=_first_of_text(truth["document_id"], first_copies))
     added = texts.merge(copies, on="text")[["query_id", "copy", "kind"]]
@@ -230,7 +243,8 @@ class PlantedTruth:
         self._query_ids = pd.Index(truth["query_id"].unique())
         self._documents = len(document_ids)
         queries = self._query_ids.get_indexer(pd.Index(truth["query_id"]))
-        numbers = pd.Series(np.arange(self._documents), index=document_ids.to_numpy())
+        rows = np.arange(self._documents)
+        numbers = pd.Series(rows, index=document_ids.to_numpy())
         documents = numbers.loc[truth["document_id"]].to_numpy()
         self._keys = np.unique(queries * self._documents + documents)
 
@@ -436,7 +450,8 @@ def audit_judges(
     query_ids = [np.zeros(0, np.str_)]
     judgments: dict[str, list[Float32s]] = {}
     for block in shards:
-        row, slot = np.nonzero(block.filled & (block.columns["dense_rank"] <= depth))
+        is_near = block.columns["dense_rank"] <= depth
+        row, slot = np.nonzero(block.filled & is_near)
         labels.append(planted.mask(block)[row, slot])
         query_ids.append(block.query_ids[row])
         for judge, values in block.columns.items():
@@ -518,7 +533,8 @@ def clustered_auc(
     if variance <= 0 or auc in (0.0, 1.0):
         return auc, *wilson(auc, with_positive, confidence)
     logit = scipy.special.logit(auc)
-    half = scipy.stats.norm.ppf(0.5 + confidence / 2) * math.sqrt(variance) / (auc * (1 - auc))
+    z = scipy.stats.norm.ppf(0.5 + confidence / 2)
+    half = z * math.sqrt(variance) / (auc * (1 - auc))
     low, high = scipy.special.expit([logit - half, logit + half]).tolist()
     return auc, low, high
 
@@ -527,8 +543,10 @@ def found_share(shards: Iterable[Candidates], planted: PlantedTruth) -> float:
     """Return the share of the planted (query, document) pairs that are candidates."""
     keys = [np.zeros(0, np.int64)]
     for block in shards:
-        keys.append(np.unique(planted.keys(block)[planted.mask(block)]))
-    return len(np.unique(np.concatenate(keys))) / len(planted) if len(planted) else 0.0
+        block_keys = planted.keys(block)[planted.mask(block)]
+        keys.append(np.unique(block_keys))
+    reached = np.unique(np.concatenate(keys))
+    return len(reached) / len(planted) if len(planted) else 0.0
 
 
 def summarise(

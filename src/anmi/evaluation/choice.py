@@ -113,7 +113,8 @@ def choose(
     kernel = np.exp(-np.square(distances / prior.reach) / 2)
     kernel = contrasts @ kernel @ contrasts.T
     per_query = -_QUERY_VARIANCE / 2 * contrasts @ distances @ contrasts.T
-    expected = -prior.fall * np.square(options - np.array(prior.best)).sum(axis=1)
+    squared_distances = np.square(options - np.array(prior.best)).sum(axis=1)
+    expected = -prior.fall * squared_distances
     precision = _inverse(prior.spread**2 * kernel)
     evidence = precision @ (contrasts @ expected)
     if len(labelled):
@@ -122,7 +123,8 @@ def choose(
         precision = precision + of_labelled
         evidence = evidence + of_labelled @ mean
     if pseudo is not None and len(pseudo):
-        mean, covariance = _mean(pseudo @ contrasts.T, np.ones(len(pseudo)), per_query)
+        equal_weights = np.ones(len(pseudo))
+        mean, covariance = _mean(pseudo @ contrasts.T, equal_weights, per_query)
         lean = contrasts @ (options @ np.array(prior.lean))
         of_pseudo = _inverse(covariance + prior.lean_spread**2 * kernel)
         precision = precision + of_pseudo
@@ -164,7 +166,9 @@ def balanced(unlabelled: Bools) -> Float64s:
     """
     count = int(unlabelled.sum())
     labelled = len(unlabelled) - count
-    share = np.clip(count / max(labelled, 1), LEAST_SHARE, 1) if count else 1.0
+    share = 1.0
+    if count:
+        share = np.clip(count / max(labelled, 1), LEAST_SHARE, 1)
     return np.where(unlabelled, 1.0, share)
 
 
@@ -182,10 +186,12 @@ def _mean(
     # Queries of unlike weight say as much as so many of the same.
     queries = 1 / np.square(shares).sum()
     mean = shares @ values
-    measured = shares @ np.square(values - mean).sum(axis=1) / np.trace(per_query)
+    squares = np.square(values - mean).sum(axis=1)
+    measured = shares @ squares / np.trace(per_query)
     size = (queries * measured + _QUERIES) / (queries + _QUERIES)
     return mean, size * per_query / queries
 
 
 def _inverse(matrix: Float64s) -> Float64s:
-    return np.asarray(np.linalg.inv(matrix + _RIDGE * np.eye(len(matrix))), np.float64)
+    ridge = _RIDGE * np.eye(len(matrix))
+    return np.asarray(np.linalg.inv(matrix + ridge), np.float64)

@@ -102,7 +102,8 @@ class Funnel(Diagnosis):
         negatives = (fate == NEGATIVE).sum(axis=1)
         is_complete = negatives >= self._n
         complete = int(negatives[is_complete].sum())
-        self._candidates.update(complete=complete, total=int(block.filled.sum()))
+        candidates = int(block.filled.sum())
+        self._candidates.update(complete=complete, total=candidates)
         with_negatives = int((negatives > 0).sum())
         complete = int(is_complete.sum())
         self._queries.update(negative=with_negatives, complete=complete, total=len(block))
@@ -135,8 +136,10 @@ def fate_of(block: Candidates) -> NDArray[np.int16]:
     A candidate that was still open when its query was dropped shares the fate of the query.
     """
     query = np.broadcast_to(block.query_verdict[:, None], block.verdict.shape)
-    fate = np.where((block.verdict == OPEN) & (query != OPEN), query, block.verdict)
-    return np.where(block.filled, fate, np.int16(PADDING)).astype(np.int16)
+    is_open = (block.verdict == OPEN) & (query != OPEN)
+    fate = np.where(is_open, query, block.verdict)
+    fate = np.where(block.filled, fate, np.int16(PADDING))
+    return fate.astype(np.int16)
 
 
 def _drawn(block: Candidates) -> Bools:
@@ -165,7 +168,8 @@ class Origins(Diagnosis):
             self._sources["+".join(names)] += count
         if "tier" in block.columns:
             tiers = block.columns["tier"][drawn]
-            for tier, count in _counts(tiers[np.isfinite(tiers)].astype(np.int64)):
+            known_tiers = tiers[np.isfinite(tiers)].astype(np.int64)
+            for tier, count in _counts(known_tiers):
                 self._tiers[TIERS[tier]] += count
 
     def result(self) -> dict[str, dict[str, int]]:
@@ -212,7 +216,8 @@ class Expected(Diagnosis):
         self._share.add(np.where(drawn, probability, np.nan), block.query_ids)
         self._total += int(drawn.sum())
         if "tier" in block.columns:
-            self._doubtful += int((block.columns["tier"][drawn] == TIERS.index("uncertain")).sum())
+            is_doubtful = block.columns["tier"][drawn] == TIERS.index("uncertain")
+            self._doubtful += int(is_doubtful.sum())
 
     def result(self) -> dict[str, Any] | None:
         """Return ``share`` in [0, 1] with its bounds, and counts of negatives.
@@ -275,17 +280,19 @@ class BySource(Diagnosis):
 
     def add(self, block: Candidates) -> None:
         """Note what passed."""
-        consistent = block.query_columns.get("consistent", np.ones(len(block), np.float32)) > 0
-        self._passed |= dict(zip(block.query_ids.tolist(), consistent.tolist(), strict=True))
+        everywhere = np.ones(len(block), np.float32)
+        consistent = block.query_columns.get("consistent", everywhere) > 0
+        query_ids = block.query_ids.tolist()
+        self._passed |= dict(zip(query_ids, consistent.tolist(), strict=True))
 
     def _sources(self, queries: Iterable[str]) -> list[str]:
         return [self._source_of.get(query, self._default) for query in queries]
 
     def result(self) -> list[dict[str, Any]]:
         """Return the counts by source."""
-        queries = pd.DataFrame(
-            {"source": self._sources(self._passed), "passed": list(self._passed.values())}
-        )
+        query_sources = self._sources(self._passed)
+        has_passed = list(self._passed.values())
+        queries = pd.DataFrame({"source": query_sources, "passed": has_passed})
         row_sources = np.array(self._sources(self._rows["query_id"]), dtype=object)
         row_negatives = self._rows["negative_ids"].map(len).to_numpy(np.int64)
         table = []
@@ -347,7 +354,8 @@ def false_negatives_of_pairs(
 
     A ``count`` says how often each was a negative.
     """
-    labelled = qrels.loc[pd.to_numeric(qrels["relevance"]) > 0, ["query_id", "document_id"]]
+    is_labelled = pd.to_numeric(qrels["relevance"]) > 0
+    labelled = qrels.loc[is_labelled, ["query_id", "document_id"]]
     relevant = pd.concat([equivalents[["query_id", "document_id"]], labelled])
     share = share_of_pairs(pairs, relevant)
     return {
@@ -419,8 +427,9 @@ class AgainstMarks(Diagnosis):
     def __init__(self, marks: pd.DataFrame, document_ids: list[str]) -> None:
         relevant = marks[marks["relevance"] == 1]
         numbers = dict(zip(document_ids, range(len(document_ids)), strict=True))
+        query_ids = relevant["query_id"].tolist()
         documents = relevant["document_id"].map(numbers).tolist()
-        self._relevant = set(zip(relevant["query_id"].tolist(), documents, strict=True))
+        self._relevant = set(zip(query_ids, documents, strict=True))
         # By query and document, the judged probability and whether the pair is relevant.
         self._judged: dict[tuple[str, int], tuple[float, bool]] = {}
 
@@ -429,14 +438,20 @@ class AgainstMarks(Diagnosis):
         if MARKED in block.columns and "p_judged" in block.columns:
             is_refused = block.columns[MARKED] == 0
             for pair, probability in _judged_pairs(
-                block, block.documents, block.columns["p_judged"], is_refused
+                block,
+                block.documents,
+                block.columns["p_judged"],
+                is_refused,
             ):
                 self._judged[pair] = (probability, False)
         if self._relevant and "p_relevant" in block.positive_columns:
             is_marked = np.isin(block.query_ids, [query for query, _ in self._relevant])
             is_positive = (block.positives != PADDING) & is_marked[:, None]
             for pair, probability in _judged_pairs(
-                block, block.positives, block.positive_columns["p_relevant"], is_positive
+                block,
+                block.positives,
+                block.positive_columns["p_relevant"],
+                is_positive,
             ):
                 if pair in self._relevant:
                     self._judged[pair] = (probability, True)
@@ -445,23 +460,32 @@ class AgainstMarks(Diagnosis):
         """Return counts, means, the Brier score and the reliability; None without a judged mark."""
         if not self._judged:
             return None
-        probability, truth = np.array([self._judged[pair] for pair in sorted(self._judged)]).T
-        groups = {"relevant": probability[truth == 1], "not_relevant": probability[truth == 0]}
-        counts: dict[str, Any] = {name: len(group) for name, group in groups.items()}
-        means = {
-            name: float(group.mean()) if len(group) else None for name, group in groups.items()
+        judged = [self._judged[pair] for pair in sorted(self._judged)]
+        probability, truth = np.array(judged).T
+        groups = {
+            "relevant": probability[truth == 1],
+            "not_relevant": probability[truth == 0],
         }
+        counts: dict[str, Any] = {}
+        means = dict[str, float | None]()
+        for name, group in groups.items():
+            counts[name] = len(group)
+            means[name] = float(group.mean()) if len(group) else None
         brier = float(np.mean((probability - truth) ** 2))
         agreement = {"brier": brier, "reliability": reliability(probability, truth, bins=5)}
         return counts | {"mean_probability": means} | agreement
 
 
 def _judged_pairs(
-    block: Candidates, documents: Int32s, probability: Float32s, is_marked: Bools
+    block: Candidates,
+    documents: Int32s,
+    probability: Float32s,
+    is_marked: Bools,
 ) -> Iterable[tuple[tuple[str, int], float]]:
     """Return the marked pairs that were judged, each with its probability."""
     row, slot = np.nonzero(is_marked & np.isfinite(probability))
-    pairs = zip(block.query_ids[row].tolist(), documents[row, slot].tolist(), strict=True)
+    query_ids = block.query_ids[row].tolist()
+    pairs = zip(query_ids, documents[row, slot].tolist(), strict=True)
     return zip(pairs, probability[row, slot].tolist(), strict=True)
 
 
@@ -517,7 +541,8 @@ class RelevanceByNearness(Diagnosis):
         fate = fate_of(block)
         is_decided = (fate >= NEGATIVE) & (block.documents != PADDING)
         row, slot = np.nonzero(np.isfinite(nearness) & is_decided)
-        number = np.floor(nearness[row, slot] / _BIN_WIDTH).astype(np.int64) + _HALF_BINS
+        bin_from_middle = np.floor(nearness[row, slot] / _BIN_WIDTH).astype(np.int64)
+        number = bin_from_middle + _HALF_BINS
         # Bins of the rejected after those of the chosen.
         is_rejected = fate[row, slot] > NEGATIVE
         bins = np.clip(number, 0, _BINS - 1) + _BINS * is_rejected
@@ -528,7 +553,8 @@ class RelevanceByNearness(Diagnosis):
         is_known = query >= 0
         pairs = self._pairs(query, block.documents[row, slot])
         is_relevant = is_known & np.isin(pairs, self._relevant)
-        expected = np.rint(np.where(is_judged, probability, 0).astype(np.float64) * _WHOLE)
+        judged_probability = np.where(is_judged, probability, 0).astype(np.float64)
+        expected = np.rint(judged_probability * _WHOLE)
         every = np.ones(len(row))
         for kind, weights in enumerate((every, is_judged, expected, is_known, is_relevant)):
             counts = np.bincount(bins, weights, 2 * _BINS).astype(np.int64)
@@ -540,16 +566,18 @@ class RelevanceByNearness(Diagnosis):
         relevant = self._counts[:, _COUNTS.index("relevant")]
         if not judged.any() and not relevant.any():
             return None
-        edges = (np.arange(-_HALF_BINS, _HALF_BINS + 1) * _BIN_WIDTH).round(2).tolist()
+        edges = np.arange(-_HALF_BINS, _HALF_BINS + 1) * _BIN_WIDTH
         chosen, rejected = map(_with_shares, self._counts)
-        return {"edges": edges, "chosen": chosen, "rejected": rejected}
+        return {"edges": edges.round(2).tolist(), "chosen": chosen, "rejected": rejected}
 
 
 def _with_shares(counts: Int64s) -> dict[str, list[Any]]:
     """Return the counts by kind, [kinds, bins], expected ones as shares of those judged."""
     lists: dict[str, list[Any]] = dict(zip(_COUNTS, counts.tolist(), strict=True))
-    expected = zip(lists["expected"], lists["judged"], strict=True)
-    lists["expected"] = [total / _WHOLE / judged if judged else None for total, judged in expected]
+    expected_shares = list[float | None]()
+    for total, judged in zip(lists["expected"], lists["judged"], strict=True):
+        expected_shares.append(total / _WHOLE / judged if judged else None)
+    lists["expected"] = expected_shares
     return lists
 
 
@@ -577,7 +605,8 @@ class Distributions(Diagnosis):
         order = np.argsort(fate, kind="stable")
         # Where the candidates of each verdict end, once they stand in the order of their fate,
         # padding first.
-        ends = np.searchsorted(fate[order], np.arange(PADDING, len(block.legend)), side="right")
+        codes = np.arange(PADDING, len(block.legend))
+        ends = np.searchsorted(fate[order], codes, side="right")
         for name in self._ranges:
             unmeasured = np.full(block.documents.shape, np.nan, np.float32)
             values = block.columns.get(name, unmeasured).ravel()[order]
@@ -587,7 +616,8 @@ class Distributions(Diagnosis):
             self._count(self._groups, name, "kept", values[ends[0] : ends[2]])
             self._count(self._groups, name, "negatives", values[ends[1] : ends[2]])
             for code, step in enumerate(block.legend[2:], start=2):
-                self._count(self._rejected, name, step, values[ends[code] : ends[code + 1]])
+                rejected = values[ends[code] : ends[code + 1]]
+                self._count(self._rejected, name, step, rejected)
 
     def _count(
         self,
@@ -631,9 +661,14 @@ def ranges(
     for block in shards.only(*columns) if isinstance(shards, CandidateShards) else shards:
         for name in columns:
             candidates = block.columns.get(name, np.zeros(0, np.float32))
-            values = np.concatenate([candidates.ravel(), _first_positive(block, name).ravel()])
+            positives = _first_positive(block, name)
+            values = np.concatenate([candidates.ravel(), positives.ravel()])
             values = values[np.isfinite(values)]
             if len(values):
                 low, high = bounds.get(name, (np.inf, -np.inf))
-                bounds[name] = min(low, float(values.min())), max(high, float(values.max()))
-    return {name: (low, high if high > low else low + 1.0) for name, (low, high) in bounds.items()}
+                low = min(low, float(values.min()))
+                high = max(high, float(values.max()))
+                bounds[name] = (low, high)
+    for name, (low, high) in bounds.items():
+        bounds[name] = (low, high if high > low else low + 1.0)
+    return bounds

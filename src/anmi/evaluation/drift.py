@@ -84,8 +84,7 @@ def profile(
     """
     training = queries[queries["split"] == "train"]
     labels = qrels[qrels["query_id"].isin(training["query_id"])]
-    by_split = queries["split"].value_counts()
-    counts = {f"{split}_queries": int(by_split.get(split, 0)) for split in ("train", "dev", "test")}
+    counts = _split_sizes(queries)
     counts |= {"documents": len(corpus), "training_labels": len(labels)}
     training = _sampled(training, "query_id")
     labels = labels[labels["query_id"].isin(training["query_id"])]
@@ -96,7 +95,8 @@ def profile(
     ]
     table = pd.concat(tables[1:] or tables)
     counts["training_rows"] = int((table["dropped"] == 0).sum())
-    table = table[table["query_id"].isin(training["query_id"])].groupby("query_id").mean()
+    table = table[table["query_id"].isin(training["query_id"])]
+    table = table.groupby("query_id").mean()
     means = {str(name): values.dropna() for name, values in table.items()}
     distributions: dict[str, Any] = {
         "query_length": training["text"].map(_words),
@@ -104,8 +104,10 @@ def profile(
         "query_hardness": hardness(training["text"].tolist(), "script"),
         "positives_per_query": labels.groupby("query_id").size(),
     }
-    distributions |= {name: of for name, of in means.items() if name.startswith(_SCORED)}
-    shares = {name: of for name, of in means.items() if not name.startswith(_SCORED)}
+    shares: dict[str, Any] = {}
+    for name, values in means.items():
+        kind = distributions if name.startswith(_SCORED) else shares
+        kind[name] = values
     return {
         "format": FORMAT,
         "made_with": dict(made_with or {}),
@@ -122,14 +124,25 @@ def profile(
     }
 
 
+def _split_sizes(queries: pd.DataFrame) -> dict[str, int]:
+    """Return the number of queries of each split."""
+    by_split = queries["split"].value_counts()
+    sizes = {}
+    for split in ("train", "dev", "test"):
+        sizes[f"{split}_queries"] = int(by_split.get(split, 0))
+    return sizes
+
+
 def _words(text: str) -> int:
     return len(text.split())
 
 
 def _sampled(table: pd.DataFrame, key: str) -> pd.DataFrame:
     """Return at most so many rows, by hash of their ids: the same ones of a later version."""
-    hashes = pd.util.hash_array(table[key].to_numpy(object), categorize=False)
-    return table.iloc[np.sort(np.argsort(hashes, kind="stable")[:VALUES])]
+    ids = table[key].to_numpy(object)
+    hashes = pd.util.hash_array(ids, categorize=False)
+    lowest = np.argsort(hashes, kind="stable")[:VALUES]
+    return table.iloc[np.sort(lowest)]
 
 
 def _measured(block: Candidates, negatives: int) -> pd.DataFrame:
@@ -146,7 +159,8 @@ def _measured(block: Candidates, negatives: int) -> pd.DataFrame:
             measured[f"positive_{name}"] = np.where(is_labelled, scores, np.nan)
         if name in block.columns:
             scores = block.columns[name]
-            scores = np.where(block.negatives & np.isfinite(scores), scores, np.nan)
+            is_scored = block.negatives & np.isfinite(scores)
+            scores = np.where(is_scored, scores, np.nan)
             means = pd.DataFrame(scores).mean(axis=1)
             measured[f"negative_{name}"] = means.where(is_used).to_numpy()
     return pd.DataFrame(measured, dtype=np.float64).assign(query_id=block.query_ids)
@@ -231,9 +245,13 @@ def _shares(reference: Mapping[str, Any], current: Mapping[str, Any]) -> dict[st
     shares = np.array([reference["share"], current["share"]])
     counts = np.array([reference["count"], current["count"]])
     table = np.stack([shares * counts, (1 - shares) * counts], axis=1)
-    p_value = float(scipy.stats.chi2_contingency(table).pvalue) if table.any(axis=0).all() else 1.0
+    p_value = 1.0
+    if table.any(axis=0).all():
+        p_value = float(scipy.stats.chi2_contingency(table).pvalue)
     before, now = shares.tolist()
-    h = abs(2 * math.asin(math.sqrt(now)) - 2 * math.asin(math.sqrt(before)))
+    angle_before = 2 * math.asin(math.sqrt(before))
+    angle_now = 2 * math.asin(math.sqrt(now))
+    h = abs(angle_now - angle_before)
     return {"size": h, "reference": before, "current": now, "p_value": p_value}
 
 

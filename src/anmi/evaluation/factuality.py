@@ -61,7 +61,8 @@ def factuality_pairs(
             f' "{unknown.kind.iloc[0]}", and factuality knows {", ".join(kinds)}; make the variants'
             " again"
         )
-    labelled = qrels.loc[qrels.query_id.isin(queries.query_id), ["query_id", "document_id"]]
+    is_asked = qrels.query_id.isin(queries.query_id)
+    labelled = qrels.loc[is_asked, ["query_id", "document_id"]]
     texts = variants[["document_id", "kind", "text"]].rename(columns={"text": "variant"})
     pairs = labelled.drop_duplicates().merge(texts, on="document_id")
     query_ids = pairs.query_id.unique()
@@ -96,7 +97,9 @@ def pair_similarities(pairs: pd.DataFrame, encode: Encode) -> tuple[Float64s, Fl
     cosines = np.empty(len(query), np.float64)
     for start in range(0, len(query), _BLOCK):
         rows = slice(start, start + _BLOCK)
-        cosines[rows] = row_products(queries[query[rows]], documents[document[rows]])
+        query_vectors = queries[query[rows]]
+        document_vectors = documents[document[rows]]
+        cosines[rows] = row_products(query_vectors, document_vectors)
     return cosines[: len(pairs)], cosines[len(pairs) :]
 
 
@@ -146,9 +149,13 @@ def factuality(
     for kind in (ALL, *FALSE_KINDS, *TRUE_KINDS):
         mask = ~np.isin(kinds, TRUE_KINDS) if kind == ALL else kinds == kind
         if mask.any():
-            rows[kind] = _row(pairs[mask], own_similarity[mask], variant_similarity[mask], options)
-    bounded = [f"{score}{bound}" for score in ("auc", "paired") for bound in ("", "_low", "_high")]
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=[*bounded, "queries", "variants"])
+            similarities = (own_similarity[mask], variant_similarity[mask])
+            rows[kind] = _row(pairs[mask], *similarities, options)
+    columns = []
+    for score in ("auc", "paired"):
+        columns += [score, f"{score}_low", f"{score}_high"]
+    columns += ["queries", "variants"]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
     return table.astype({"queries": int, "variants": int})
 
 
@@ -168,7 +175,9 @@ def _row(
     wins = (np.sign(own_similarity - variant_similarity) + 1) / 2
     shares = np.bincount(query, wins) / np.bincount(query)
     # With one query there is nothing to resample.
-    paired = interval(shares, **options) if len(shares) > 1 else (float(shares[0]), 0.0, 1.0)
+    paired = (float(shares[0]), 0.0, 1.0)
+    if len(shares) > 1:
+        paired = interval(shares, **options)
     return [*area, *paired, len(shares), len(pairs)]
 
 
@@ -242,7 +251,8 @@ def neighbours(
     that an own document is about.
     """
     numbers = pd.Index(document_ids)
-    near = run.loc[(run["rank"] <= depth) & run.query_id.isin(qrels.query_id)]
+    is_labelled = run.query_id.isin(qrels.query_id)
+    near = run.loc[(run["rank"] <= depth) & is_labelled]
     near = near[["query_id", "document_id", "rank"]]
     near = near.sort_values(["query_id", "rank"], kind="stable", ignore_index=True)
     queries = pd.Index(near.query_id.unique())
@@ -272,4 +282,5 @@ def _are_among(
     columns: list[str],
 ) -> Bools:
     """Return which rows of a table have a pair of values of another table."""
-    return pd.MultiIndex.from_frame(table[columns]).isin(pd.MultiIndex.from_frame(pairs[columns]))
+    table_pairs = pd.MultiIndex.from_frame(table[columns])
+    return table_pairs.isin(pd.MultiIndex.from_frame(pairs[columns]))

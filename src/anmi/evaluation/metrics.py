@@ -83,14 +83,16 @@ def evaluate(
             " asked for"
         )
     labels = _nested(qrels, "relevance", np.int64)
-    rankings = _nested(run[run["query_id"].astype(str).isin(labels)], "score", np.float64)
+    is_labelled = run["query_id"].astype(str).isin(labels)
+    rankings = _nested(run[is_labelled], "score", np.float64)
     cut_text = ",".join(map(str, cuts))
     measures = {f"{measure}.{cut_text}" for measure in _TREC_NAMES.values()} | {"recip_rank"}
     results = pytrec_eval.RelevanceEvaluator(labels, measures).evaluate(rankings)
     names = {f"{trec}_{k}": f"{name}@{k}" for name, trec in _TREC_NAMES.items() for k in cuts}
     index = pd.Index(list(labels), name="query_id")
     table = pd.DataFrame.from_dict(results, orient="index")
-    table = table.reindex(index, columns=[*names, "recip_rank"]).astype(np.float64).fillna(0.0)
+    table = table.reindex(index, columns=[*names, "recip_rank"])
+    table = table.astype(np.float64).fillna(0.0)
     reciprocal = table.pop("recip_rank")
     rank = (1.0 / reciprocal.where(reciprocal > 0)).round()
     metrics = table.rename(columns=names)
@@ -101,7 +103,8 @@ def evaluate(
         precision = metrics[f"precision@{k}"]
         recall = metrics[f"recall@{k}"]
         divisor = 4 * precision + recall
-        metrics[f"f2@{k}"] = (5 * precision * recall / divisor.where(divisor > 0)).fillna(0.0)
+        f2 = 5 * precision * recall / divisor.where(divisor > 0)
+        metrics[f"f2@{k}"] = f2.fillna(0.0)
     metrics[RANK] = rank
     return metrics
 
@@ -142,13 +145,15 @@ def profile(
     value = hardness[per_query.index].to_numpy(np.float64)
     scores = per_query[metric].to_numpy(np.float64)
     count = max(1, min(groups, len(value) // 10))
-    borders = np.unique(np.quantile(value, np.arange(1, count) / count))
+    quantiles = np.quantile(value, np.arange(1, count) / count)
+    borders = np.unique(quantiles)
     group = np.searchsorted(borders, value, side="right")
     rows = []
     for number in np.unique(group):
         mask = group == number
         mean, low, high = interval(scores[mask], seed=0, resamples=1000)
-        rows.append((float(value[mask].mean()), mean, low, high, int(mask.sum())))
+        group_hardness = float(value[mask].mean())
+        rows.append((group_hardness, mean, low, high, int(mask.sum())))
     return pd.DataFrame(rows, columns=["hardness", "value", "low", "high", "queries"])
 
 
@@ -171,7 +176,8 @@ def _check(table: pd.DataFrame, value: str, table_name: str) -> None:
     wrong = ~np.isfinite(numbers)
     expected = "a finite number"
     if value == "relevance":
-        wrong |= (numbers != np.floor(numbers)) | (np.abs(numbers) > LARGEST_RELEVANCE)
+        is_broken = numbers != np.floor(numbers)
+        wrong |= is_broken | (np.abs(numbers) > LARGEST_RELEVANCE)
         expected = f"a whole number up to {LARGEST_RELEVANCE:,}"
     refuse(wrong, f"has a {value} that is not {expected}; correct it")
     refuse(table.duplicated(pair).to_numpy(), "stands more than once; keep one")
@@ -224,7 +230,8 @@ def with_copies(run: pd.DataFrame, corpus: pd.DataFrame) -> pd.DataFrame:
     """
     places = pd.DataFrame({"document_id": hits_of(corpus), "copy": documents_of(corpus)})
     copies = run.merge(places.drop_duplicates(), on="document_id", how="left")
-    return copies.assign(document_id=copies["copy"].fillna(copies["document_id"]))[run.columns]
+    document_ids = copies["copy"].fillna(copies["document_id"])
+    return copies.assign(document_id=document_ids)[run.columns]
 
 
 def completed_judgments(qrels: pd.DataFrame, equivalents: pd.DataFrame) -> pd.DataFrame:

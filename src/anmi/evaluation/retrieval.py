@@ -84,8 +84,10 @@ class Ranking:
         hits = hits_of(corpus).tolist()
         hit_of = dict(zip(corpus.document_id, hits, strict=True))
         is_document = queries.get("same_as", queries.query_id) == queries.query_id
-        relevant = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id[is_document])]
-        labelled = set(zip(relevant.query_id, relevant.document_id.map(hit_of), strict=True))
+        asks_itself = qrels.query_id.isin(queries.query_id[is_document])
+        relevant = qrels[(qrels.relevance > 0) & asks_itself]
+        relevant_hits = relevant.document_id.map(hit_of)
+        labelled = set(zip(relevant.query_id, relevant_hits, strict=True))
         query_ids = queries.query_id.tolist()
         selves = np.full(len(query_ids), PADDING, np.int32)
         ranking = Ranking(query_ids, hits, selves, depth, result_passages(corpus))
@@ -132,7 +134,8 @@ class Ranking:
         rows = rows[rows.document_id != rows.query_id.map(self_of)]
         rows = rows.sort_values(["score", "document_id"], ascending=False)
         rows = rows.drop_duplicates(["query_id", "document_id"])
-        return rows.assign(rank=(rows.groupby("query_id").cumcount() + 1).astype(np.int32))
+        rank = rows.groupby("query_id").cumcount() + 1
+        return rows.assign(rank=rank.astype(np.int32))
 
     def lists(self, search: Search) -> Ranked:
         """Return the best ``depth`` documents of a search, without the queries themselves."""
@@ -155,7 +158,8 @@ def search_vectors(queries: Any, documents: Any) -> Search:
     """Return the exact search of vectors of queries among those of documents."""
     from anmi.retrieval.index import build_index
 
-    index: Any = build_index(documents, [str(place) for place in range(documents.shape[0])])
+    document_ids = [str(row) for row in range(documents.shape[0])]
+    index: Any = build_index(documents, document_ids)
     return lambda count: Ranked(*index.search(queries, count))
 
 
@@ -188,7 +192,8 @@ def dev_collection(
     Of a corpus of more than ``most_documents`` these are the labelled documents and a random
     sample, so that measuring stays cheap.
     """
-    dev = queries[(queries.split == "dev") & queries.query_id.isin(qrels.query_id)]
+    is_in_dev = queries.split == "dev"
+    dev = queries[is_in_dev & queries.query_id.isin(qrels.query_id)]
     labels = qrels[qrels.query_id.isin(dev.query_id)]
     if len(corpus) <= most_documents:
         return corpus, dev, labels
@@ -279,6 +284,7 @@ def side_by_side(rows: Int64s, documents: Int64s, count: int) -> Int32s:
     rows = rows[order]
     documents = documents[order]
     column = np.arange(len(rows)) - np.searchsorted(rows, rows)
-    listed = np.full((count, int(column.max(initial=0)) + 1), PADDING, np.int32)
+    width = int(column.max(initial=0)) + 1
+    listed = np.full((count, width), PADDING, np.int32)
     listed[rows, column] = documents
     return listed

@@ -124,8 +124,10 @@ def compare_all(
         confidence=confidence,
         groups=groups,
     )
-    p_values = _permutation_test(_summed(differences, groups)[0], seed, resamples)
-    return [Comparison(*row) for row in np.stack([*bounds, p_values], axis=1).tolist()]
+    sums, _ = _summed(differences, groups)
+    p_values = _permutation_test(sums, seed, resamples)
+    table = np.stack([*bounds, p_values], axis=1)
+    return [Comparison(*row) for row in table.tolist()]
 
 
 def _permutation_test(differences: Float64s, seed: int, resamples: int) -> Float64s:
@@ -152,13 +154,15 @@ def _permutation_test(differences: Float64s, seed: int, resamples: int) -> Float
 def _signs(count: int, seed: int, resamples: int) -> Iterator[Float64s]:
     """Yield rows of -1 and 1, [part, n]: all that there are, or as many as are asked for."""
     if 2**count <= resamples:
-        yield np.where((np.arange(2**count)[:, None] >> np.arange(count)) & 1, 1.0, -1.0)
+        bits = np.arange(2**count)[:, None] >> np.arange(count)
+        yield np.where(bits & 1, 1.0, -1.0)
         return
     random = stream(seed, "permutation")
     size = _batch(count)
     for start in range(0, resamples, size):
         shape = (min(size, resamples - start), count)
-        yield np.where(random.integers(0, 2, shape, dtype=np.int8), 1.0, -1.0)
+        bits = random.integers(0, 2, shape, dtype=np.int8)
+        yield np.where(bits, 1.0, -1.0)
 
 
 def interval(
@@ -191,8 +195,9 @@ def interval(
     >>> interval(np.array([0.5, 0.5, 0.5]), seed=1)
     (0.5, 0.5, 0.5)
     """
-    mean, low, high = intervals(_checked(values)[None], seed=seed, **options)
-    return float(mean[0]), float(low[0]), float(high[0])
+    row = _checked(values)[None]
+    mean, low, high = (bound.item() for bound in intervals(row, seed=seed, **options))
+    return mean, low, high
 
 
 def intervals(
@@ -231,17 +236,22 @@ def intervals(
     count = len(sizes)
     means = values.mean(axis=1)
     if count == 1:
-        return means, np.full(len(values), np.nan), np.full(len(values), np.nan)
+        unknown = np.full(len(values), np.nan)
+        return means, unknown, unknown.copy()
     random = stream(seed, "bootstrap")
     size = _batch(count)
     samples = []
     for start in range(0, resamples, size):
         rows = min(size, resamples - start)
-        drawn = random.integers(0, count, (rows, count)) + np.arange(rows)[:, None] * count
-        times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
-        samples.append(times.astype(np.float64) @ sums.T / (times @ sizes)[:, None])
+        row_start = np.arange(rows)[:, None] * count
+        drawn = random.integers(0, count, (rows, count)) + row_start
+        times = np.bincount(drawn.ravel(), minlength=rows * count)
+        times = times.reshape(rows, count)
+        sample_sizes = (times @ sizes)[:, None]
+        samples.append(times.astype(np.float64) @ sums.T / sample_sizes)
     tail = (1 - confidence) / 2
-    low, high = np.percentile(np.concatenate(samples), [100 * tail, 100 * (1 - tail)], axis=0)
+    percentiles = [100 * tail, 100 * (1 - tail)]
+    low, high = np.percentile(np.concatenate(samples), percentiles, axis=0)
     is_constant = np.ptp(values, axis=1) == 0
     for bounds in (means, low, high):
         bounds[is_constant] = values[is_constant, 0]
@@ -378,7 +388,9 @@ def share(
     """
     pairs = np.stack([counts, totals], axis=1).astype(np.float64)
     pairs = pairs[pairs[:, 1] > 0]
-    if (pairs[:, 0] > pairs[:, 1]).any() or (np.asarray(counts) < 0).any():
+    is_above = pairs[:, 0] > pairs[:, 1]
+    is_negative = np.asarray(counts) < 0
+    if is_above.any() or is_negative.any():
         raise AnmiError(
             "a query has more relevant negatives than negatives; count both over the same rows"
         )
@@ -391,9 +403,11 @@ def share(
         return Share(math.nan, 0.0, 1.0, 0, 0, 0, 0, math.nan)
     value = float(count / total)
     effect = _design_effect(kinds, number, value)
-    low, high = wilson(value, queries if math.isnan(effect) else total / max(effect, 1.0))
+    sample_size = queries if math.isnan(effect) else total / max(effect, 1.0)
+    low, high = wilson(value, sample_size)
     if 0 < value < 1:
-        ends = np.quantile(_resampled(kinds, number, seed, resamples), [0.025, 0.975])
+        resampled = _resampled(kinds, number, seed, resamples)
+        ends = np.quantile(resampled, [0.025, 0.975])
         low = min(low, float(ends[0]))
         high = max(high, float(ends[1]))
     affected = int(number[kinds[:, 0] > 0].sum())
@@ -416,13 +430,18 @@ def share_of_pairs(
     >>> share_of_pairs(drawn, pd.DataFrame({"query_id": ["q"], "document_id": ["b"]})).value
     0.25
     """
-    query = pd.factorize(pairs["query_id"])[0]
-    times = pairs["count"].to_numpy(np.float64) if "count" in pairs else np.ones(len(pairs))
+    query, _ = pd.factorize(pairs["query_id"])
+    times = np.ones(len(pairs))
+    if "count" in pairs:
+        times = pairs["count"].to_numpy(np.float64)
     is_relevant = np.zeros(len(pairs), bool)
     if len(pairs) and len(relevant):
         relevant_pairs = pd.MultiIndex.from_frame(relevant[_PAIR].astype(str))
-        is_relevant = pd.MultiIndex.from_frame(pairs[_PAIR].astype(str)).isin(relevant_pairs)
-    return share(np.bincount(query, times * is_relevant), np.bincount(query, times), seed=seed)
+        all_pairs = pd.MultiIndex.from_frame(pairs[_PAIR].astype(str))
+        is_relevant = all_pairs.isin(relevant_pairs)
+    counts = np.bincount(query, times * is_relevant)
+    totals = np.bincount(query, times)
+    return share(counts, totals, seed=seed)
 
 
 def wilson(

@@ -169,8 +169,8 @@ class Reader:
                 f"denoising.llm.prompt: {options.prompt} must be a file that holds instructions, a"
                 " line --- and below it {query} and {document}"
             )
-        parts = (options.base_url, options.model, str(options.max_tokens), self._system, self._user)
-        self.fingerprint = digest("llm", *parts).hex()
+        model = (options.base_url, options.model, str(options.max_tokens))
+        self.fingerprint = digest("llm", *model, self._system, self._user).hex()
         self.left = options.calls
         self.sent = 0
         self.tokens = np.zeros(2, np.int64)
@@ -200,7 +200,9 @@ class Reader:
             self.problems += problems
         texts = [(packed or b"").rstrip(b"\0").decode() for packed in answers]
         texts += [""] * (len(queries) - len(texts))
-        return np.array([float(text[:1] or "nan") for text in texts]), [text[1:] for text in texts]
+        grades = [float(text[:1] or "nan") for text in texts]
+        snippets = [text[1:] for text in texts]
+        return np.array(grades), snippets
 
     def _pair(self, query: str, document: str) -> str:
         """Join query and document so that neither can end the tags that they stand in."""
@@ -262,10 +264,11 @@ class Errors:
 
     def after(self, odds: Float64s, grades: NDArray[Any]) -> Float64s:
         """Return corrected log-odds after grades, of which NaN adds nothing."""
-        ratio = np.where(
-            grades >= RELEVANT, self.hit / self.false, (1 - self.hit) / (1 - self.false)
-        )
-        return self.corrected(odds) + np.where(np.isfinite(grades), np.log(ratio), 0.0)
+        if_relevant = self.hit / self.false
+        if_not_relevant = (1 - self.hit) / (1 - self.false)
+        ratio = np.where(grades >= RELEVANT, if_relevant, if_not_relevant)
+        by_grade = np.where(np.isfinite(grades), np.log(ratio), 0.0)
+        return self.corrected(odds) + by_grade
 
 
 def fit_errors(
@@ -285,16 +288,23 @@ def fit_errors(
 
     def objective(point: Float64s) -> float:
         hit, false = scipy.special.expit(point[:2])
-        chance = false + (hit - false) * scipy.special.expit(point[2] * odds + point[3])
-        of_candidates = np.log(np.where(called_relevant, chance, 1 - chance)).sum()
-        of_checks = (counts * np.log([[hit, 1 - hit], [false, 1 - false]])).sum()
-        penalty = 0.5 * (((point[2:] - [1, 0]) / _DEVIATIONS) ** 2).sum()
+        relevant = scipy.special.expit(point[2] * odds + point[3])
+        chance = false + (hit - false) * relevant
+        likelihood = np.where(called_relevant, chance, 1 - chance)
+        of_candidates = np.log(likelihood).sum()
+        check_chances = [[hit, 1 - hit], [false, 1 - false]]
+        of_checks = (counts * np.log(check_chances)).sum()
+        deviations = (point[2:] - [1, 0]) / _DEVIATIONS
+        penalty = 0.5 * (deviations**2).sum()
         return float(penalty - of_candidates - of_checks)
 
-    start = np.array([*scipy.special.logit(counts[:, 0] / counts.sum(axis=1)), 1.0, 0.0])
+    check_shares = counts[:, 0] / counts.sum(axis=1)
+    start = np.array([*scipy.special.logit(check_shares), 1.0, 0.0])
     bounds = [(-9, 9), (-9, 9), (0.1, 3), (-6, 6)]
     point = scipy.optimize.minimize(objective, start, bounds=bounds, method="L-BFGS-B").x
-    return Errors(*map(float, (*scipy.special.expit(point[:2]), *point[2:])))
+    hit, false = scipy.special.expit(point[:2]).tolist()
+    slope, offset = point[2:].tolist()
+    return Errors(hit, false, slope, offset)
 
 
 @dataclass(frozen=True)
@@ -446,11 +456,7 @@ class LLMJudge:
         return False
 
     def _summarise(
-        self,
-        judged: pd.DataFrame,
-        errors: Errors,
-        checks: Sequence[Bools],
-        trusted: bool,
+        self, judged: pd.DataFrame, errors: Errors, checks: Sequence[Bools], trusted: bool
     ) -> None:
         reader = self.reader
         model = reader.options.model

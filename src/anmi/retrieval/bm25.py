@@ -100,16 +100,20 @@ class BM25Index:
             from rank_bm25 import BM25Okapi
 
             okapi = BM25Okapi(_words(terms), k1=k1, b=b, epsilon=epsilon)
-            idf = np.array([(k1 + 1) * okapi.idf.get(term, 0.0) for term in terms.vocabulary])
-        scale = k1 * ((1 - b) + b * lengths / max(lengths.mean(), 1e-9))
+            okapi_idf = [okapi.idf.get(term, 0.0) for term in terms.vocabulary]
+            idf = np.array([(k1 + 1) * term_idf for term_idf in okapi_idf])
+        mean_length = max(lengths.mean(), 1e-9)
+        scale = k1 * ((1 - b) + b * lengths / mean_length)
         weights = np.empty(len(counts.data), np.float32)
         for start in range(0, len(lengths), _DOCUMENTS):
             ends = counts.indptr[start : start + _DOCUMENTS + 1]
             block = slice(ends[0], ends[-1])
             document_scale = np.repeat(scale[start : start + _DOCUMENTS], np.diff(ends))
-            saturation = counts.data[block] / (document_scale + counts.data[block])
+            frequency = counts.data[block]
+            saturation = frequency / (document_scale + frequency)
             weights[block] = idf[counts.indices[block]] * saturation
-        postings = sparse.csr_matrix((weights, counts.indices, counts.indptr), counts.shape).tocsc()
+        arrays = (weights, counts.indices, counts.indptr)
+        postings = sparse.csr_matrix(arrays, counts.shape).tocsc()
         index = bm25s.BM25(method="lucene", k1=k1, b=b)
         index.scores = {name: getattr(postings, name) for name in _ARRAYS}
         index.scores["num_docs"] = len(lengths)
@@ -156,11 +160,18 @@ class BM25Index:
         scores
             float32 [Q, k], 0 where there is no document.
         """
-        documents, scores, _ = self._searched(queries, k, lambda _, full: full[:, :0])
+
+        def look_at_nothing(_: slice, full: Float32s) -> Float32s:
+            return full[:, :0]
+
+        documents, scores, _ = self._searched(queries, k, look_at_nothing)
         return np.where(scores == 0, np.int32(PADDING), documents), scores
 
     def search_and_look(
-        self, queries: Sequence[str], k: int, documents: Int32s
+        self,
+        queries: Sequence[str],
+        k: int,
+        documents: Int32s,
     ) -> tuple[Int32s, Float32s, Float32s]:
         """Return what :meth:`search` does, and the scores of documents [Q, M]; NaN of padding, -1.
 
@@ -171,7 +182,8 @@ class BM25Index:
             return in_rows(full, np.maximum(documents[block], 0))
 
         best_documents, best_scores, scores = self._searched(queries, k, look)
-        return best_documents, best_scores, np.where(documents < 0, np.float32(np.nan), scores)
+        scores = np.where(documents < 0, np.float32(np.nan), scores)
+        return best_documents, best_scores, scores
 
     def search_of(self, queries: Sequence[str]) -> tuple[Search, Float32s]:
         """Return the search for some queries, and the spread of the scores that it sets.
@@ -180,11 +192,13 @@ class BM25Index:
         """
         spread = np.ones(len(queries), np.float32)
 
+        def look_at_spread(_: slice, full: Float32s) -> Float32s:
+            return full.std(axis=1)
+
         def search(count: int) -> Ranked:
-            documents, scores, spread[:] = self._searched(
-                queries, count, lambda _, full: full.std(axis=1)
-            )
-            return Ranked(np.where(scores == 0, np.int32(PADDING), documents), scores)
+            documents, scores, spread[:] = self._searched(queries, count, look_at_spread)
+            documents = np.where(scores == 0, np.int32(PADDING), documents)
+            return Ranked(documents, scores)
 
         return search, spread
 
@@ -196,17 +210,26 @@ class BM25Index:
     ) -> tuple[Int32s, Float32s, Float32s]:
         k = min(k, self.settings["documents"])
         rank = _first if self.is_okapi else best
-        blocks = ((*rank(full, k), look(block, full)) for block, full in self.scored(queries, k))
-        documents, scores, looked_up = map(np.concatenate, zip(*blocks, strict=True))
-        return documents, scores, looked_up.astype(np.float32)
+        document_blocks = []
+        score_blocks = []
+        look_blocks = []
+        for block, full in self.scored(queries, k):
+            documents, scores = rank(full, k)
+            document_blocks.append(documents)
+            score_blocks.append(scores)
+            look_blocks.append(look(block, full))
+        looked_up = np.concatenate(look_blocks).astype(np.float32)
+        return np.concatenate(document_blocks), np.concatenate(score_blocks), looked_up
 
     def places(self, queries: Sequence[str], documents: Int32s) -> Float32s:
         """Return the places of documents [Q, M] in rank_bm25's order, from 1; NaN of padding."""
-        places = [
-            1 + in_rows(np.argsort(_first(full, None)[0]), np.maximum(documents[block], 0))
-            for block, full in self.scored(queries, 0)
-        ]
-        return np.where(documents < 0, np.nan, np.concatenate(places)).astype(np.float32)
+        blocks = []
+        for block, full in self.scored(queries, 0):
+            ranking, _ = _first(full, None)
+            place_of = np.argsort(ranking)
+            blocks.append(1 + in_rows(place_of, np.maximum(documents[block], 0)))
+        places = np.where(documents < 0, np.nan, np.concatenate(blocks))
+        return places.astype(np.float32)
 
     def scored(self, queries: Sequence[str], width: int) -> Iterator[tuple[slice, Float32s]]:
         """Yield some queries at a time with the scores of all N documents; use before the next.
@@ -227,7 +250,8 @@ class BM25Index:
         count = self.settings["documents"]
         if self._okapi is not None:
             for row, tokens in enumerate(rows):
-                yield slice(row, row + 1), self._okapi[0].get_scores(tokens)[None, :]
+                scores = self._okapi[0].get_scores(tokens)
+                yield slice(row, row + 1), scores[None, :]
             if rows:
                 return
         # Few enough to stay near the processor's caches, which is where the time goes.
@@ -239,7 +263,8 @@ class BM25Index:
             full.fill(0)
             # As bm25s does itself, in the same order, less the scores that it makes anew for each
             # query.
-            add_postings(*self._terms(rows[block]), *self._postings, full)
+            term_rows, terms = self._terms(rows[block])
+            add_postings(term_rows, terms, *self._postings, full)
             yield block, full
 
     def _terms(self, rows: list[list[str]]) -> tuple[Int64s, Int64s]:
@@ -251,7 +276,8 @@ class BM25Index:
                 term = token if token in vocabulary else unaccented(token)
                 if term in vocabulary:
                     pairs.append((row, vocabulary[term]))
-        term_rows, terms = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
+        table = np.array(pairs, np.int64).reshape(-1, 2)
+        term_rows, terms = table.T.copy()
         return term_rows, terms
 
     def vectors(self) -> tuple[sparse.csr_matrix, list[str]]:
@@ -268,18 +294,22 @@ class BM25Index:
     @property
     def _postings(self) -> tuple[NDArray[Any], NDArray[np.uint32], Float32s]:
         """Where the postings of each term begin, their documents and their weights."""
-        starts, documents, weights = (np.asarray(self._engine.scores[name]) for name in _ARRAYS)
+        arrays = self._engine.scores
+        starts, documents, weights = (np.asarray(arrays[name]) for name in _ARRAYS)
         return unsigned(starts), unsigned(documents), weights
 
 
 def _words(terms: Terms) -> list[NDArray[Any]]:
     """Return the terms of each document, each as often as it occurs."""
     vocabulary = np.array(list(terms.vocabulary), dtype=object)
-    words = np.repeat(vocabulary[terms.counts.indices], terms.counts.data.astype(np.int64))
-    return np.split(words, np.cumsum(terms.lengths.astype(np.int64))[:-1])
+    occurrences = terms.counts.data.astype(np.int64)
+    words = np.repeat(vocabulary[terms.counts.indices], occurrences)
+    ends = np.cumsum(terms.lengths.astype(np.int64))
+    return np.split(words, ends[:-1])
 
 
 def _first(full: NDArray[Any], k: int | None) -> tuple[Int32s, Float32s]:
     """Return the first k documents in rank_bm25's order, ties as NumPy's argsort leaves them."""
     documents = np.argsort(full)[:, ::-1][:, :k]
-    return documents.astype(np.int32), in_rows(full, documents).astype(np.float32)
+    scores = in_rows(full, documents)
+    return documents.astype(np.int32), scores.astype(np.float32)

@@ -77,7 +77,8 @@ def corpus_encoder(
     ----------
     Deerwester et al., "Indexing by latent semantic analysis", JASIS 41, 1990.
     """
-    read = np.sort(np.random.default_rng(seed).permutation(len(texts))[:READ])
+    random_order = np.random.default_rng(seed).permutation(len(texts))
+    read = np.sort(random_order[:READ])
     stretches = [*chain.from_iterable(map(_PART.findall, taken(texts, read)))]
     counts, vocabulary = counted_texts(stretches, lowered_words, alone=True)
     words = list(vocabulary)
@@ -148,8 +149,10 @@ def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[Float32s, Float32s]:
     held = counts.copy()
     idf = idf_of(counts)
     held.data = (1 + np.log(held.data)) * idf[held.indices]
-    length = np.sqrt(np.asarray(held.multiply(held).sum(axis=1)).ravel())
-    held = (sparse.diags(1 / np.maximum(length, 1e-9)) @ held).tocsr().astype(np.float32)
+    squares = held.multiply(held).sum(axis=1)
+    length = np.sqrt(np.asarray(squares).ravel())
+    scale = sparse.diags(1 / np.maximum(length, 1e-9))
+    held = (scale @ held).tocsr().astype(np.float32)
     width = min(HALF, *held.shape)
     _, values, right = randomized_svd(held, width, n_iter=_ITERATIONS, random_state=seed)
     # Where documents repeat there are fewer directions than asked for, and the others are noise.

@@ -36,8 +36,9 @@ def best(full: Float32s, k: int) -> tuple[Int32s, Float32s]:
     keys = np.zeros((len(full), k), np.uint64)
     best_of_rows(np.ascontiguousarray(full, np.float32), keys)
     keys = np.sort(~keys)
-    documents = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
-    return documents, (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
+    documents = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    score_bits = ~(keys >> np.uint64(32)).astype(np.uint32)
+    return documents.view(np.int32), score_bits.view(np.float32)
 
 
 # By which half precision changes the length of a vector at most.
@@ -86,7 +87,8 @@ def lengths(vectors: Float32s) -> Float32s:
 
 def of_one_length(sizes: Float32s) -> bool:
     """Tell whether lengths are 1, but for the rounding of half precision, or all 0."""
-    return not (abs(sizes.max(initial=0) - 1) > _ROUNDING and sizes.any())
+    deviation = abs(sizes.max(initial=0) - 1)
+    return not (deviation > _ROUNDING and sizes.any())
 
 
 def directions(vectors: Float32s) -> Float32s:
@@ -100,7 +102,8 @@ def directions(vectors: Float32s) -> Float32s:
     sizes = lengths(vectors)
     if of_one_length(sizes):
         return vectors
-    return np.asarray(vectors / np.maximum(sizes, np.float32(1e-12))[:, None], np.float32)
+    divisors = np.maximum(sizes, np.float32(1e-12))
+    return np.asarray(vectors / divisors[:, None], np.float32)
 
 
 def card() -> str | None:
@@ -183,8 +186,10 @@ def _reaching(scores: Any, threshold: Float32s) -> tuple[Int64s, Int64s, Float32
         high = np.flatnonzero(scores >= threshold[:, None])
         row, column = np.divmod(high, scores.shape[1])
         return row, column, scores[row, column]
-    places = (scores >= scores.new_tensor(threshold)[:, None]).nonzero(as_tuple=True)
-    row, column, values = (np.asarray(tensor.cpu()) for tensor in (*places, scores[places]))
+    is_high = scores >= scores.new_tensor(threshold)[:, None]
+    places = is_high.nonzero(as_tuple=True)
+    tensors = (*places, scores[places])
+    row, column, values = (np.asarray(tensor.cpu()) for tensor in tensors)
     return row, column, values
 
 
@@ -234,6 +239,7 @@ def _among_the_best(
             documents = documents[is_above]
             values = values[is_above]
     place = np.arange(len(rows)) - np.searchsorted(rows, rows)
-    candidates = np.full((len(queries), max(int(place.max(initial=-1)) + 1, k)), -1, np.int32)
+    width = max(int(place.max(initial=-1)) + 1, k)
+    candidates = np.full((len(queries), width), -1, np.int32)
     candidates[rows, place] = documents
     return candidates

@@ -94,7 +94,8 @@ def best_documents(
     while True:
         ranked = search(min(passages, len(first)))
         documents, best = _by_document(ranked, first, excluded)
-        complete = (documents.documents[:, :depth] != PADDING).sum(axis=1) == depth
+        is_document = documents.documents[:, :depth] != PADDING
+        complete = is_document.sum(axis=1) == depth
         exhausted = (ranked.documents[:, -1:] == PADDING).any(axis=1)
         if passages >= deepest or (complete | exhausted).all():
             return documents.top(depth), best[:, :depth]
@@ -199,11 +200,13 @@ def fuse(
         scores = fused_rank(*union.part_ranks.values())
     else:
         part_scores = comparable(union, lists, spreads or {})
-        scores = mixed([part_weights[name] for name in lists], [*part_scores.values()])
+        weights_in_order = [part_weights[name] for name in lists]
+        scores = mixed(weights_in_order, [*part_scores.values()])
     scores = np.where(union.documents == PADDING, -np.inf, scores)
-    best = _taken(union._replace(scores=scores), np.argsort(-scores, kind="stable")[:, :k])
-    scores = np.where(best.documents == PADDING, 0, best.scores).astype(np.float32)
-    return best._replace(scores=scores)
+    order = np.argsort(-scores, kind="stable")[:, :k]
+    best = _taken(union._replace(scores=scores), order)
+    scores = np.where(best.documents == PADDING, 0, best.scores)
+    return best._replace(scores=scores.astype(np.float32))
 
 
 def alone(lists: Lists, part: str, k: int) -> Fused:
@@ -221,11 +224,15 @@ def alone(lists: Lists, part: str, k: int) -> Fused:
     rank = np.nan_to_num(union.part_ranks[part], nan=np.inf)
     scores = np.nan_to_num(union.part_scores[part], nan=0.0)
     width = min(k, lists[part].documents.shape[1])
-    best = _taken(union._replace(scores=scores), np.argsort(rank, kind="stable")[:, :width])
+    order = np.argsort(rank, kind="stable")[:, :width]
+    best = _taken(union._replace(scores=scores), order)
     is_listed = np.isfinite(best.part_ranks[part])
 
     def of_listed(values: dict[str, Float32s]) -> dict[str, Float32s]:
-        return {name: np.where(is_listed, array, np.nan) for name, array in values.items()}
+        result = {}
+        for name, array in values.items():
+            result[name] = np.where(is_listed, array, np.nan)
+        return result
 
     documents = np.where(is_listed, best.documents, PADDING).astype(np.int32)
     return Fused(documents, best.scores, of_listed(best.part_ranks), of_listed(best.part_scores))
@@ -257,17 +264,21 @@ def aligned(lists: Lists) -> Fused:
     documents = np.concatenate([part.documents for part in lists.values()], axis=1)
     (union,) = compacted(np.sort(repeats_blanked(documents)))
     size = int(documents.max(initial=0)) + 2
-    keys = np.arange(len(union))[:, None] * size + np.where(union == PADDING, size - 1, union)
+    row_start = np.arange(len(union))[:, None] * size
+    keys = row_start + np.where(union == PADDING, size - 1, union)
     ranks = dict[str, Float32s]()
     scores = dict[str, Float32s]()
     for name, part in lists.items():
         row, rank = np.nonzero(part.documents != PADDING)
-        place = np.searchsorted(keys.ravel(), row * size + part.documents[row, rank])
-        for by_part, values in ((ranks, rank + 1), (scores, part.scores[row, rank])):
-            by_part[name] = np.full(union.shape, np.nan, np.float32)
-            np.put(by_part[name], place, values)
+        part_keys = row * size + part.documents[row, rank]
+        place = np.searchsorted(keys.ravel(), part_keys)
+        ranks[name] = np.full(union.shape, np.nan, np.float32)
+        scores[name] = np.full(union.shape, np.nan, np.float32)
+        np.put(ranks[name], place, rank + 1)
+        np.put(scores[name], place, part.scores[row, rank])
     order = np.argsort(-fused_rank(*ranks.values()), kind="stable")
-    return _taken(Fused(union, np.zeros(union.shape, np.float32), ranks, scores), order)
+    no_scores = np.zeros(union.shape, np.float32)
+    return _taken(Fused(union, no_scores, ranks, scores), order)
 
 
 def comparable(
@@ -300,4 +311,6 @@ def _taken(ranking: Fused, order: NDArray[np.intp]) -> Fused:
         {name: in_rows(values, order) for name, values in by_part.items()}
         for by_part in (ranking.part_ranks, ranking.part_scores)
     )
-    return Fused(in_rows(ranking.documents, order), in_rows(ranking.scores, order), ranks, scores)
+    documents = in_rows(ranking.documents, order)
+    fused_scores = in_rows(ranking.scores, order)
+    return Fused(documents, fused_scores, ranks, scores)

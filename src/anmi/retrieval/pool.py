@@ -42,12 +42,16 @@ class Positives:
         columns = documents[is_positive].to_numpy(np.int32)[order]
         starts = np.searchsorted(codes[order], np.arange(len(query_ids) + 1))
         # Queries without a positive have the last row.
-        arrays = np.ones(len(columns)), columns, np.append(starts, len(columns))
+        ones = np.ones(len(columns))
+        row_starts = np.append(starts, len(columns))
+        arrays = (ones, columns, row_starts)
         self._rows = sparse.csr_matrix(arrays, (len(starts), len(document_index)))
         self._query_ids = pd.Index(query_ids)
 
     def _of(self, query_ids: Ids) -> sparse.csr_matrix:
-        return self._rows[self._query_ids.get_indexer(pd.Series(list(query_ids), dtype=object))]
+        wanted_ids = pd.Series(list(query_ids), dtype=object)
+        rows = self._query_ids.get_indexer(wanted_ids)
+        return self._rows[rows]
 
     def counts(self, query_ids: Ids) -> Int64s:
         """Return how many each query has."""
@@ -103,8 +107,15 @@ def best_passages(
     >>> best_passages(np.array([[0, 2, 3]], np.int32), document, scores[:, 1:], None).tolist()
     [[0, 2, 3]]
     """
-    row, slot = np.nonzero((positives != PADDING) & (document[positives] >= 0))
-    passages = pd.DataFrame({"row": row, "document": document[positives[row, slot]], "score": 0.0})
+    is_passage = (positives != PADDING) & (document[positives] >= 0)
+    row, slot = np.nonzero(is_passage)
+    passages = pd.DataFrame(
+        {
+            "row": row,
+            "document": document[positives[row, slot]],
+            "score": 0.0,
+        }
+    )
     for scores in (bm25, dense):
         if scores is not None:
             passages["part"] = np.maximum(np.nan_to_num(scores[row, slot]), 0)
@@ -112,11 +123,12 @@ def best_passages(
             passages["score"] += (passages.part / best).fillna(0)
     by_document = passages.groupby(["row", "document"]).score
     size = by_document.transform("size")
-    is_best = (passages.score >= _NEAR * by_document.transform("max")) & (
-        by_document.rank(method="first", ascending=False) <= np.maximum(size // 2, 1)
-    )
-    # Not all passages of a document.
-    is_best |= size < np.bincount(document[document >= 0])[passages.document]
+    is_near = passages.score >= _NEAR * by_document.transform("max")
+    rank = by_document.rank(method="first", ascending=False)
+    is_in_better_half = rank <= np.maximum(size // 2, 1)
+    passage_counts = np.bincount(document[document >= 0])
+    is_part_of_document = size < passage_counts[passages.document]
+    is_best = (is_near & is_in_better_half) | is_part_of_document
     result = positives.copy()
     result[row[~is_best], slot[~is_best]] = PADDING
     return compacted(result)[0]
@@ -140,8 +152,11 @@ def some_of(
     if positives.shape[1] <= count or count == 1:
         return positives[:, :count]
     draws = seeds.uniform(seed, "positives", query_ids, positives)
-    order = np.argsort(np.where(positives == PADDING, 2.0, draws), kind="stable")
-    return compacted(np.where(np.argsort(order) < count, positives, np.int32(PADDING)))[0]
+    draws = np.where(positives == PADDING, 2.0, draws)
+    order = np.argsort(draws, kind="stable")
+    is_drawn = np.argsort(order) < count
+    sample = np.where(is_drawn, positives, np.int32(PADDING))
+    return compacted(sample)[0]
 
 
 def median_first(positives: Int32s, scores: Float32s) -> Int64s:
@@ -157,8 +172,10 @@ def median_first(positives: Int32s, scores: Float32s) -> Int64s:
     [[2, 0, 1, 3]]
     """
     is_scored = np.isfinite(scores)
-    ascending = np.lexsort((positives, np.where(is_scored, scores, np.inf)))
-    middle = np.maximum(is_scored.sum(axis=1, keepdims=True) - 1, 0) // 2
+    keys = np.where(is_scored, scores, np.inf)
+    ascending = np.lexsort((positives, keys))
+    last = is_scored.sum(axis=1, keepdims=True) - 1
+    middle = np.maximum(last, 0) // 2
     median = in_rows(ascending, middle)
     return np.argsort(np.arange(positives.shape[1]) != median, kind="stable")
 
@@ -180,27 +197,33 @@ def own_documents(queries: pd.DataFrame, document_index: Mapping[str, int]) -> I
     """
     if "same_as" not in queries:
         return np.full(len(queries), PADDING, np.int32)
-    return np.array([document_index.get(name, PADDING) for name in queries["same_as"]], np.int32)
+    documents = [document_index.get(document_id, PADDING) for document_id in queries["same_as"]]
+    return np.array(documents, np.int32)
 
 
 def without(documents: Int32s, excluded: Int32s) -> Int32s:
     """Return int32 [Q, M] with -1 in the place of what is in the row of ``excluded`` [Q, P]."""
     result = documents.copy()
     if excluded.shape[1] > _FEW:
-        size = int(max(documents.max(initial=0), excluded.max(initial=0))) + 1
-        row = np.arange(len(documents), dtype=np.int64)[:, None] * size
-        is_excluded = np.isin(row + documents, (row + excluded)[excluded != PADDING])
+        highest = max(documents.max(initial=0), excluded.max(initial=0))
+        row_start = np.arange(len(documents), dtype=np.int64)[:, None] * (int(highest) + 1)
+        excluded_codes = (row_start + excluded)[excluded != PADDING]
+        is_excluded = np.isin(row_start + documents, excluded_codes)
         result[is_excluded & (documents != PADDING)] = PADDING
         return result
-    for column in excluded.T:
-        result[(documents == column[:, None]) & (column != PADDING)[:, None]] = PADDING
+    for excluded_column in excluded.T:
+        column = excluded_column[:, None]
+        is_excluded = (documents == column) & (column != PADDING)
+        result[is_excluded] = PADDING
     return result
 
 
 def compacted(documents: Int32s, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
     """Move padding to the end of each row, and cut columns that are all padding."""
-    order = np.argsort(documents == PADDING, kind="stable")
-    width = int((documents != PADDING).sum(axis=1).max(initial=0))
+    is_padding = documents == PADDING
+    order = np.argsort(is_padding, kind="stable")
+    counts = (~is_padding).sum(axis=1)
+    width = int(counts.max(initial=0))
     return [in_rows(array, order)[:, :width] for array in (documents, *arrays)]
 
 
@@ -229,15 +252,20 @@ def merged(
     >>> [array.tolist() for array in arrays]
     [[[1, 2, 3]], [[3, 2, 1]], [[0.5, 1.0, 1.5]]]
     """
-    bits = [np.full(array.shape, SOURCES[source], np.uint8) for array, _, source in lists]
-    documents = np.concatenate([array for array, *_ in lists], axis=1)
+    document_lists, score_lists, names = zip(*lists, strict=True)
+    bit_lists = [
+        np.full(array.shape, SOURCES[name], np.uint8)
+        for array, name in zip(document_lists, names, strict=True)
+    ]
+    documents = np.concatenate(document_lists, axis=1)
     order = np.argsort(documents, kind="stable")
     documents = in_rows(documents, order)
-    source = in_rows(np.concatenate(bits, axis=1), order)
-    scores = in_rows(np.concatenate([array for _, array, _ in lists], axis=1), order)
+    source = in_rows(np.concatenate(bit_lists, axis=1), order)
+    scores = in_rows(np.concatenate(score_lists, axis=1), order)
     is_repeat = documents[:, 1:] == documents[:, :-1]
     for _ in lists[1:]:
-        source[:, :-1] |= np.where(is_repeat, source[:, 1:], 0).astype(np.uint8)
+        repeated_bits = np.where(is_repeat, source[:, 1:], 0)
+        source[:, :-1] |= repeated_bits.astype(np.uint8)
     documents[:, 1:][is_repeat] = PADDING
     documents, source, scores = compacted(documents, source, scores)
     source[documents == PADDING] = 0
@@ -278,9 +306,11 @@ def known_from(
     if ranks > scores.shape[1]:
         return np.full((len(scores), 1), -np.inf, np.float32)
     count = np.cumsum(is_candidate, axis=1)
-    rank = np.where(is_candidate & (count <= depth), 1 + np.arange(scores.shape[1]), 0)
-    last_rank = np.maximum(rank.max(axis=1, initial=0), ranks)[:, None]
-    lowest = in_rows(np.pad(scores, ((0, 0), (1, 0)), constant_values=np.inf), last_rank)
+    is_taken = is_candidate & (count <= depth)
+    rank = np.where(is_taken, 1 + np.arange(scores.shape[1]), 0)
+    last_rank = np.maximum(rank.max(axis=1, initial=0), ranks)
+    by_rank = np.pad(scores, ((0, 0), (1, 0)), constant_values=np.inf)
+    lowest = in_rows(by_rank, last_rank[:, None])
     # Where not even so many were found, nothing lies beyond the list.
     is_short = is_candidate.sum(axis=1, keepdims=True) < depth
     return np.where(is_short, -np.inf, lowest).astype(np.float32)
@@ -308,7 +338,8 @@ def listed_ranks(scores: Float32s, listed: Float32s, lowest: Float32s) -> Float3
     higher = np.empty(scores.shape, np.int64)
     for query in range(len(scores)):
         higher[query] = np.searchsorted(-listed[query], -scores[query])
-    return np.where(scores >= lowest, higher + 1, np.nan).astype(np.float32)
+    ranks = np.where(scores >= lowest, higher + 1, np.nan)
+    return ranks.astype(np.float32)
 
 
 def fused_rank(*ranks: Float32s) -> Float32s:
@@ -362,20 +393,29 @@ def draw(
     if count == 0 or len(query_ids) == 0:
         return np.zeros((len(query_ids), 0), np.int32)
     if documents <= _SMALL * count:
-        slots = np.tile(np.arange(documents, dtype=np.int32), (len(query_ids), 1))
-        order = np.argsort(seeds.uniform(seed, _STEP, query_ids, slots)).astype(np.int32)
+        uniform = _uniform(seed, query_ids, documents)
+        order = np.argsort(uniform).astype(np.int32)
         return compacted(without(order, excluded))[0][:, :count]
-    needed = np.minimum(count, documents - (repeats_blanked(excluded) != PADDING).sum(axis=1))
+    excluded_counts = (repeats_blanked(excluded) != PADDING).sum(axis=1)
+    needed = np.minimum(count, documents - excluded_counts)
     width = count + excluded.shape[1] + _SMALL
     while True:
-        slots = np.tile(np.arange(width, dtype=np.int32), (len(query_ids), 1))
         # More draws only go on from the earlier ones, so rows that need them change nothing for the
         # others.
-        draws = (seeds.uniform(seed, _STEP, query_ids, slots) * documents).astype(np.int32)
-        sample = compacted(without(repeats_blanked(draws), excluded))[0][:, :count]
-        if ((sample != PADDING).sum(axis=1) >= needed).all():
+        uniform = _uniform(seed, query_ids, width)
+        draws = (uniform * documents).astype(np.int32)
+        allowed = without(repeats_blanked(draws), excluded)
+        sample = compacted(allowed)[0][:, :count]
+        drawn_counts = (sample != PADDING).sum(axis=1)
+        if (drawn_counts >= needed).all():
             return sample
         width *= 2
+
+
+def _uniform(seed: int, query_ids: Ids, width: int) -> NDArray[Any]:
+    """Return so many numbers in [0, 1) of the stream of each query, [Q, width]."""
+    slots = np.tile(np.arange(width, dtype=np.int32), (len(query_ids), 1))
+    return seeds.uniform(seed, _STEP, query_ids, slots)
 
 
 def repeats_blanked(documents: Int32s) -> Int32s:
@@ -494,12 +534,15 @@ class RelatedDocuments:
             padding.
         """
         row = np.arange(len(documents), dtype=np.int64)[:, None]
-        codes = np.where(documents == PADDING, -1, row * len(self) + self.first_of_text[documents])
+        codes = row * len(self) + self.first_of_text[documents]
+        codes = np.where(documents == PADDING, -1, codes)
         kinds = np.zeros(documents.shape, np.uint8)
+        near, sibling = self._related(positives)
         # A near-duplicate overwrites a sibling.
-        for kind, matrix in zip(("sibling", "near"), self._related(positives)[::-1], strict=True):
+        for kind, matrix in (("sibling", sibling), ("near", near)):
             pairs = matrix.tocoo()
-            is_related = np.isin(codes, pairs.row.astype(np.int64) * len(self) + pairs.col)
+            related_codes = pairs.row.astype(np.int64) * len(self) + pairs.col
+            is_related = np.isin(codes, related_codes)
             kinds[is_related] = KINDS[kind]
         return kinds
 
@@ -529,7 +572,8 @@ class RelatedDocuments:
     def _texts(self, documents: Int32s) -> sparse.csr_matrix:
         """Return which texts the documents of each row have, [Q, N], 1 each."""
         row, slot = np.nonzero(documents != PADDING)
-        texts = _matrix(row, self.first_of_text[documents[row, slot]], len(self), len(documents))
+        text = self.first_of_text[documents[row, slot]]
+        texts = _matrix(row, text, len(self), len(documents))
         texts.data[:] = 1
         return texts
 
@@ -538,7 +582,8 @@ class RelatedDocuments:
         texts = self._texts(positives)
         # From each text to the parents of its documents, their parts and the texts of these; other
         # ones than itself.
-        siblings = texts @ self._families @ self._in_family - texts.multiply(self._to_itself)
+        in_family = texts @ self._families @ self._in_family
+        siblings = in_family - texts.multiply(self._to_itself)
         return texts @ self._near, siblings
 
 
@@ -549,4 +594,5 @@ def _matrix(
     height: int | None = None,
 ) -> sparse.csr_matrix:
     shape = (width if height is None else height, width)
-    return sparse.csr_matrix((np.ones(len(rows), np.int64), (rows, columns)), shape)
+    ones = np.ones(len(rows), np.int64)
+    return sparse.csr_matrix((ones, (rows, columns)), shape)

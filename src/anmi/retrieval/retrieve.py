@@ -138,9 +138,10 @@ class Retrieve:
                 arrays["dense"] = exact.similarities(queries.vectors, self.vectors, measured)
                 arrays["dense_rank"] = pool.listed_ranks(arrays["dense"], near_scores, lowest)
         ranks = [columns[name] for name in ("bm25_rank", "dense_rank") if name in columns]
-        columns["fused"] = pool.fused_rank(*ranks, np.full(documents.shape, np.nan, np.float32))
-        kinds = self.related.kinds(labels, documents)
-        columns["related"] = np.where(documents < 0, np.nan, kinds).astype(np.float32)
+        unranked = np.full(documents.shape, np.nan, np.float32)
+        columns["fused"] = pool.fused_rank(*ranks, unranked)
+        related = np.where(documents < 0, np.nan, self.related.kinds(labels, documents))
+        columns["related"] = related.astype(np.float32)
         query_ids = np.array(queries.query_ids, dtype=np.str_)
         tables = (columns, positive_columns, query_columns)
         return _in_order(Candidates(query_ids, positives, documents, source, *tables))
@@ -154,9 +155,11 @@ class Retrieve:
     def _drawn(self, query_ids: list[str], excluded: Int32s) -> Int32s:
         """Draw random candidates of each query among the texts of the corpus, int32 [Q, R]."""
         texts, number = np.unique(self.related.first_of_text, return_inverse=True)
-        excluded_texts = np.where(excluded == PADDING, PADDING, number[excluded]).astype(np.int32)
+        excluded_texts = np.where(excluded == PADDING, PADDING, number[excluded])
+        excluded_texts = excluded_texts.astype(np.int32)
         drawn = pool.draw(self.seed, query_ids, excluded_texts, len(texts), self.random)
-        return np.where(drawn == PADDING, PADDING, texts[drawn]).astype(np.int32)
+        documents = np.where(drawn == PADDING, PADDING, texts[drawn])
+        return documents.astype(np.int32)
 
     def _depth(self, candidates: int, excluded: int) -> int:
         """Return how many documents hold so many candidates, if not most of the best are copies."""
@@ -166,7 +169,10 @@ class Retrieve:
     def _passages(self, queries: Queries) -> Int32s:
         """Return the positives with the best passages of those that were cut, int32 [Q, P]."""
         positives = queries.positives
-        if self.passages is None or not (self.passages[positives[positives != PADDING]] >= 0).any():
+        if self.passages is None:
+            return positives
+        parents = self.passages[positives[positives != PADDING]]
+        if not (parents >= 0).any():
             return positives
         lexical = nearest = None
         if self.bm25 is not None:
@@ -191,7 +197,8 @@ class Retrieve:
         depth = max(self._depth(self.bm25_depth, excluded), self.bm25_ranks)
         if self.bm25.is_okapi:
             depth = self.bm25_depth
-        return self.bm25.search_and_look(queries.texts, min(depth, len(self.related)), documents)
+        depth = min(depth, len(self.related))
+        return self.bm25.search_and_look(queries.texts, depth, documents)
 
     def _nearest(self, queries: Queries, excluded: int) -> tuple[Int32s, Float32s]:
         depth = self._depth(self.dense_depth, excluded) if self.dense_depth else 0
@@ -253,8 +260,10 @@ def _bm25_ranks(
         ends = np.cumsum([array.shape[1] for array in documents[:2]])
         rank, positive_rank, label_rank = np.split(ranks, ends, axis=1)
         return rank, positive_rank, np.fmin.reduce(label_rank, axis=1)
-    ranks = _ranks_of(bm25, texts, np.concatenate(scores[1:], axis=1), listed[0])
-    return pool.listed_ranks(scores[0], *listed), ranks[:, :-1], ranks[:, -1]
+    candidate_ranks = pool.listed_ranks(scores[0], *listed)
+    other_scores = np.concatenate(scores[1:], axis=1)
+    ranks = _ranks_of(bm25, texts, other_scores, listed[0])
+    return candidate_ranks, ranks[:, :-1], ranks[:, -1]
 
 
 def _ranks_of(
@@ -264,14 +273,16 @@ def _ranks_of(
     listed: Float32s,
 ) -> Float32s:
     """Return the ranks of any scores [Q, G]; those below the end of the list are counted."""
-    lowest = np.pad(listed, ((0, 0), (1, 0)), constant_values=np.inf)[:, -1:]
+    from_infinity = np.pad(listed, ((0, 0), (1, 0)), constant_values=np.inf)
+    lowest = from_infinity[:, -1:]
     ranks = pool.listed_ranks(scores, listed, lowest)
     is_unknown = np.isnan(ranks) & ~np.isnan(scores)
     rows = np.flatnonzero(is_unknown.any(axis=1))
     for block, full in bm25.scored([texts[row] for row in rows], 0):
         for place, row in enumerate(rows[block]):
             for slot in np.flatnonzero(is_unknown[row]):
-                ranks[row, slot] = 1 + np.count_nonzero(full[place] > scores[row, slot])
+                is_higher = full[place] > scores[row, slot]
+                ranks[row, slot] = 1 + np.count_nonzero(is_higher)
     return ranks
 
 

@@ -158,16 +158,20 @@ class Terms:
         """Return the same of the terms of other texts, float32 [T, V]."""
         lengths = np.asarray(counts.sum(axis=1), np.float32).ravel()
         scale = _K1 * (1 - _B + _B * lengths / max(self.mean_length, 1e-9))
-        shares = counts.data / (counts.data + np.repeat(scale, np.diff(counts.indptr)))
+        term_scale = np.repeat(scale, np.diff(counts.indptr))
+        shares = counts.data / (counts.data + term_scale)
         return _with(counts, shares)
 
     @cached_property
     def unit(self) -> sparse.csr_matrix:
         """Unit tf-idf vectors, (1 + log tf) · idf, float32 [N, V]; 0 of a text without terms."""
-        weights = (1 + np.log(self.counts.data)) * self.idf[self.counts.indices]
-        norm = np.sqrt(np.asarray(_with(self.counts, weights**2).sum(axis=1)).ravel())
-        norms = np.repeat(np.where(norm > 0, norm, 1), np.diff(self.counts.indptr))
-        return _with(self.counts, weights / norms)
+        counts = self.counts
+        weights = (1 + np.log(counts.data)) * self.idf[counts.indices]
+        squares = _with(counts, weights**2).sum(axis=1)
+        norm = np.sqrt(np.asarray(squares).ravel())
+        norm = np.where(norm > 0, norm, 1)
+        norms = np.repeat(norm, np.diff(counts.indptr))
+        return _with(counts, weights / norms)
 
     @cached_property
     def mass(self) -> Float32s:
@@ -177,7 +181,8 @@ class Terms:
     def weighted(self, rows: Int32s) -> sparse.csr_matrix:
         """Return the terms of documents weighted by idf, each once, float32 [R, V]."""
         terms = self.counts[np.maximum(rows, 0)]
-        terms.data = self.idf[terms.indices] * np.repeat(rows != PADDING, np.diff(terms.indptr))
+        is_text = np.repeat(rows != PADDING, np.diff(terms.indptr))
+        terms.data = self.idf[terms.indices] * is_text
         return terms
 
     def products(
@@ -258,11 +263,14 @@ def counted_texts(
             continue
         runs, run_places, starts = runs_of(block)
         first_new = len(run_numbers)
-        numbers = np.array([run_numbers[run] for run in runs], np.int32)[run_places]
-        new_counts = counted(tokenize(list(run_numbers)[first_new:]), vocabulary, grow=True)
+        numbers_of_runs = np.array([run_numbers[run] for run in runs], np.int32)
+        numbers = numbers_of_runs[run_places]
+        new_runs = list(run_numbers)[first_new:]
+        new_counts = counted(tokenize(new_runs), vocabulary, grow=True)
         run_counts.resize(first_new, new_counts.shape[1])
         run_counts = sparse.vstack([run_counts, new_counts], "csr")
-        blocks.append(counted_columns(numbers, np.diff(starts), len(run_numbers)) @ run_counts)
+        runs_of_texts = counted_columns(numbers, np.diff(starts), len(run_numbers))
+        blocks.append(runs_of_texts @ run_counts)
         blocks[-1].sort_indices()
     for counts in blocks:
         counts.resize(counts.shape[0], max(len(vocabulary), 1))
@@ -284,7 +292,8 @@ def counted(
         columns = np.fromiter(map(numbers.__getitem__, terms), np.int32, count)
         vocabulary.update(numbers)
     else:
-        columns = np.fromiter(map(vocabulary.get, terms, repeat(-1)), np.int32, count)
+        numbers_of_terms = map(vocabulary.get, terms, repeat(-1))
+        columns = np.fromiter(numbers_of_terms, np.int32, count)
         row = np.repeat(np.arange(len(rows)), lengths)[columns >= 0]
         lengths = np.bincount(row, minlength=len(rows))
         columns = columns[columns >= 0]
@@ -293,9 +302,11 @@ def counted(
 
 def counted_columns(columns: Int32s, lengths: Any, width: int) -> sparse.csr_matrix:
     """Count columns of rows of these lengths, float32 [R, V] with sorted, unrepeated indices."""
-    starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    ends = np.cumsum(lengths, dtype=np.int64)
+    starts = np.concatenate([[0], ends])
     ones = np.ones(len(columns), np.float32)
-    counts = sparse.csr_matrix((ones, columns, starts), shape=(len(lengths), max(width, 1)))
+    shape = (len(lengths), max(width, 1))
+    counts = sparse.csr_matrix((ones, columns, starts), shape=shape)
     counts.sum_duplicates()
     return counts
 
@@ -309,7 +320,9 @@ def idf_of(counts: sparse.csr_matrix) -> Float32s:
     [0.134, 0.981]
     """
     frequency = counts.getnnz(axis=0)
-    return np.log1p((counts.shape[0] - frequency + 0.5) / (frequency + 0.5)).astype(np.float32)
+    texts_without = counts.shape[0] - frequency
+    odds = (texts_without + 0.5) / (frequency + 0.5)
+    return np.log1p(odds).astype(np.float32)
 
 
 def unsigned(numbers: NDArray[Any]) -> NDArray[Any]:

@@ -145,11 +145,15 @@ class Tokeniser:
         if remembered.names is not None and not self._are_tokens(remembered.names):
             return None
         features = self._preprocess(texts, role)
-        arrays = {name: value.numpy() for name, value in features.items() if torch.is_tensor(value)}
+        arrays = {}
+        constants = {}
+        for name, value in features.items():
+            if torch.is_tensor(value):
+                arrays[name] = value.numpy()
+            else:
+                constants[name] = value
         remembered.names = {*arrays}
-        remembered.constants = {
-            name: value for name, value in features.items() if name not in arrays
-        }
+        remembered.constants = constants
         if _OF_ONE_KIND in arrays and arrays[_OF_ONE_KIND].any():
             remembered.names = set()
         if not self._are_tokens(remembered.names):
@@ -158,7 +162,8 @@ class Tokeniser:
         if remembered.names == _IN_A_ROW:
             return np.split(tokens, arrays["offsets"][1:])
         is_token = arrays["attention_mask"].astype(bool)
-        return np.split(tokens[is_token], np.cumsum(is_token.sum(axis=1))[:-1])
+        ends = np.cumsum(is_token.sum(axis=1))
+        return np.split(tokens[is_token], ends[:-1])
 
     @staticmethod
     def _are_tokens(names: set[str]) -> bool:

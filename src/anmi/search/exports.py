@@ -48,15 +48,18 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
             continue
         matrices[name], terms = part.index.vectors()
         bm25_settings = part.index.settings
-        numbered = pa.table({"index": pa.array(range(len(terms)), pa.uint32()), "term": terms})
+        numbers = pa.array(range(len(terms)), pa.uint32())
+        numbered = pa.table({"index": numbers, "term": terms})
         pq.write_table(numbered, folder / "terms.parquet")
     writer = None
     for rows, texts in _batches(search):
         columns = {"id": search.document_ids[rows.start : rows.stop]}
         for field in ("title", "text"):
-            columns[field] = pa.array([text[field] for text in texts], pa.string())
+            values = [text[field] for text in texts]
+            columns[field] = pa.array(values, pa.string())
         for name, vectors in matrices.items():
-            columns |= _vector_columns(name, vectors[rows.start : rows.stop])
+            block = vectors[rows.start : rows.stop]
+            columns |= _vector_columns(name, block)
         table = pa.table(columns)
         writer = writer or pq.ParquetWriter(folder / "documents.parquet", table.schema)
         writer.write_table(table)

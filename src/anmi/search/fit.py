@@ -150,10 +150,13 @@ def fit_weights(
     query_weights = balanced(unlabelled)
     measured = Measured(lists, spreads, labelled, grades, query_weights)
     options = points(len(lists))
-    scores = np.stack([measured.ndcg(tuple(point)) for point in options.tolist()], axis=1)
-    before = Prior(tuple(prior(lists, documents).values()), _FALL, _SPREAD, _REACH)
+    scores_by_option = [measured.ndcg(tuple(point)) for point in options.tolist()]
+    scores = np.stack(scores_by_option, axis=1)
+    prior_weights = tuple(prior(lists, documents).values())
+    before = Prior(prior_weights, _FALL, _SPREAD, _REACH)
     choice = choose(options, before, scores, query_weights, seed=seed)
-    weights = trimmed(dict(zip(lists, choice.point.tolist(), strict=True)))
+    chosen_weights = dict(zip(lists, choice.point.tolist(), strict=True))
+    weights = trimmed(chosen_weights)
     alone = {name: measured.mean({name: 1.0}) for name in lists}
     without = {
         name: measured.mean(shares(weights | {name: 0.0}, lists))
@@ -180,9 +183,11 @@ def trimmed(weights: Mapping[str, float]) -> dict[str, float]:
     {'bm25': 0.0, 'dense': 0.667, 'network': 0.333}
     """
     heavy = {name: weight for name, weight in weights.items() if weight >= LEAST_WEIGHT}
-    rounded = {name: round(weight, 3) for name, weight in shares(heavy, heavy).items()}
+    heavy_shares = shares(heavy, heavy)
+    rounded = {name: round(weight, 3) for name, weight in heavy_shares.items()}
     largest = max(rounded, key=rounded.__getitem__)
-    rounded[largest] = round(1 - sum(rounded.values()) + rounded[largest], 3)
+    shortfall = 1 - sum(rounded.values())
+    rounded[largest] = round(shortfall + rounded[largest], 3)
     return {name: rounded.get(name, 0.0) for name in weights}
 
 
@@ -231,12 +236,14 @@ class Measured:
         A query without a relevant document has 0.
         """
         if point not in self._values:
-            scores = np.where(self._is_padding, -np.inf, mixed(point, self._parts))
+            fused = mixed(point, self._parts)
+            scores = np.where(self._is_padding, -np.inf, fused)
             order = np.argsort(-scores, kind="stable")[:, :CUT]
             gains = in_rows(self._gains, order)
             reached = gains @ self._discounts[: gains.shape[1]]
-            zero = np.zeros(len(reached))
-            self._values[point] = np.divide(reached, self._ideal, out=zero, where=self._ideal > 0)
+            ndcg = np.zeros(len(reached))
+            np.divide(reached, self._ideal, out=ndcg, where=self._ideal > 0)
+            self._values[point] = ndcg
         return self._values[point]
 
 
@@ -250,8 +257,9 @@ def points(parts: int) -> Float64s:
     """
     steps = STEPS if parts < 5 else STEPS // 2
     # Bars between stars: each way to place them is a composition of the steps.
-    bars = np.array([*combinations(range(steps + parts - 1), parts - 1)], dtype=int)
-    edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=(-1, steps + parts - 1))
+    places = steps + parts - 1
+    bars = np.array([*combinations(range(places), parts - 1)], dtype=int)
+    edges = np.pad(bars, ((0, 0), (1, 1)), constant_values=(-1, places))
     return (np.diff(edges, axis=1) - 1) / steps
 
 
@@ -315,7 +323,8 @@ def labelled_lists(
     """Return what parts rank and what is labelled, as :func:`fit_weights` takes it."""
     ranking = Ranking.of(queries, truth, corpus, depth)
     lists, spreads = part_lists(part_runs[part_runs["rank"] <= depth], names, ranking)
-    rows = np.asarray(truth.query_id.map(_places(ranking.query_ids)), np.int64)
+    row_of = _places(ranking.query_ids)
+    rows = np.asarray(truth.query_id.map(row_of), np.int64)
     documents = np.asarray(truth.document_id.map(ranking.place), np.int64)
     grades = _padded_values(rows, truth.relevance, len(queries))
     return lists, spreads, side_by_side(rows, documents, len(queries)), grades
@@ -329,9 +338,11 @@ def part_table(
     """Return lists of parts as a table ``part, query_id, document_id, score, rank, spread``."""
     tables = []
     for name, ranked in lists.documents.items():
-        spread = dict(zip(query_ids, lists.spreads[name].tolist(), strict=True))
+        spreads = lists.spreads[name].tolist()
+        spread_of = dict(zip(query_ids, spreads, strict=True))
         run = run_table(query_ids, document_ids, *ranked)
-        tables.append(run.assign(part=name, spread=run.query_id.map(spread).astype(float)))
+        spread = run.query_id.map(spread_of).astype(float)
+        tables.append(run.assign(part=name, spread=spread))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -345,11 +356,13 @@ def part_lists(
         run = part_runs[part_runs.part == name]
         ranked = lists_of(run, _places(ranking.query_ids), ranking.place)
         # Padding says that the part found no more, so all lists are as wide as they may be long.
-        missing = ((0, 0), (0, max(ranking.depth - ranked.documents.shape[1], 0)))
-        documents = np.pad(ranked.documents, missing, constant_values=PADDING)
-        lists[name] = Ranked(documents, np.pad(ranked.scores, missing))
-        first = run.drop_duplicates("query_id").set_index("query_id")["spread"]
-        spreads[name] = first.reindex(ranking.query_ids).fillna(1.0).to_numpy(np.float64)
+        missing = max(ranking.depth - ranked.documents.shape[1], 0)
+        padding = ((0, 0), (0, missing))
+        documents = np.pad(ranked.documents, padding, constant_values=PADDING)
+        lists[name] = Ranked(documents, np.pad(ranked.scores, padding))
+        first_rows = run.drop_duplicates("query_id").set_index("query_id")
+        spread = first_rows["spread"].reindex(ranking.query_ids)
+        spreads[name] = spread.fillna(1.0).to_numpy(np.float64)
     return lists, spreads
 
 
@@ -412,8 +425,10 @@ def lists_of(
     query_numbers = pd.Index(list(queries)).get_indexer(pd.Index(run.query_id))
     names = pd.Index(list(documents)).get_indexer(pd.Index(run.document_id))
     is_known = (query_numbers >= 0) & (names >= 0)
-    rows = np.array([*queries.values()], np.int64)[query_numbers[is_known]]
-    numbers = np.array([*documents.values()], np.int64)[names[is_known]]
+    query_rows = np.array([*queries.values()], np.int64)
+    rows = query_rows[query_numbers[is_known]]
+    document_numbers = np.array([*documents.values()], np.int64)
+    numbers = document_numbers[names[is_known]]
     lists = side_by_side(rows, numbers, len(queries))
     return Ranked(lists, _padded_values(rows, run.score[is_known], len(queries)))
 
@@ -421,5 +436,6 @@ def lists_of(
 def _padded_values(rows: Int64s, values: Any, count: int) -> Float32s:
     """Return values in the places that ``side_by_side`` gives their documents; 0 in padding."""
     numbers = side_by_side(rows, np.arange(len(rows)), count)
-    padded = np.append(np.asarray(values, np.float32), np.float32(0))
-    return np.where(numbers == PADDING, 0, padded[numbers]).astype(np.float32)
+    with_zero = np.append(np.asarray(values, np.float32), np.float32(0))
+    padded = np.where(numbers == PADDING, 0, with_zero[numbers])
+    return padded.astype(np.float32)

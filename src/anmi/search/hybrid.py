@@ -104,7 +104,8 @@ class Documents:
     def __getitem__(self, rows: Sequence[int]) -> dict[int, dict[str, str]]:
         """Return ``document_id, parent, title, text`` by row, of the rows asked for."""
         if not isinstance(self._source, Path):
-            records: Any = _columns(self._source.iloc[list(rows)]).to_dict("records")
+            table = _columns(self._source.iloc[list(rows)])
+            records: Any = table.to_dict("records")
             return dict(zip(rows, records, strict=True))
         texts: dict[int, dict[str, str]] = {}
         for group in sorted({row // _GROUP for row in rows}):
@@ -114,8 +115,9 @@ class Documents:
                 raise AnmiError(
                     f"{self._source} is damaged ({error}): export or copy the search again"
                 ) from error
-            in_group = [row for row in set(rows) if row // _GROUP == group]
-            texts |= {row: table.slice(row - group * _GROUP, 1).to_pylist()[0] for row in in_group}
+            for row in set(rows):
+                if row // _GROUP == group:
+                    (texts[row],) = table.slice(row - group * _GROUP, 1).to_pylist()
         return texts
 
     @cached_property
@@ -276,12 +278,13 @@ class HybridSearch:
         for name, part in self.parts.items():
             part.save(path / name)
         self._documents.save(path / _DOCUMENTS)
-        settings = {
-            name: value for name, value in self.settings.items() if name not in ("files", "format")
-        }
+        settings = dict(self.settings)
+        settings.pop("files", None)
+        settings.pop("format", None)
         settings["parts"] = [part.about for part in self.parts.values()]
         indexes = {name: part.index.settings for name, part in self.parts.items()}
-        text = rendered("README", **{"collection": None, "indexes": indexes, **settings})
+        variables = {"collection": None, "indexes": indexes, **settings}
+        text = rendered("README", **variables)
         (path / README).write_text(text, encoding="utf-8")
         seal(path, settings)
 
@@ -299,9 +302,8 @@ class HybridSearch:
         folder = Path(path)
         settings, damaged = read_settings(folder)
         weights = settings["weights"]
-        if not all(0 <= weight <= 1 for weight in weights.values()) or not math.isclose(
-            sum(weights.values()), 1
-        ):
+        are_shares = all(0 <= weight <= 1 for weight in weights.values())
+        if not are_shares or not math.isclose(sum(weights.values()), 1):
             raise AnmiError(
                 f"{folder / 'hybrid.json'} has the weights {weights}; numbers from 0 to 1 that add"
                 " up to 1 were expected: export it again (`kedro run --pipelines evaluation`)"
@@ -360,8 +362,9 @@ class HybridSearch:
             raise AnmiError(f'unknown system "{system}"; {nearest(system, systems)}')
         if k < 1:
             raise AnmiError(f"k is {k}, and a search returns at least 1 document")
-        if blank := [place for place, text in enumerate(questions, start=1) if not text.strip()]:
-            raise AnmiError(f"question {blank[0]} is empty: ask something")
+        for number, text in enumerate(questions, start=1):
+            if not text.strip():
+                raise AnmiError(f"question {number} is empty: ask something")
         if not questions:
             return []
         return self.hits(self.ranked(questions, k, system))
@@ -441,13 +444,16 @@ class HybridSearch:
     def fused(self, lists: PartLists, k: int) -> Fused:
         """Fuse the best documents of all parts, as deep as this search does."""
         depth = max(self.settings["depth"], 1)
-        tops = {name: ranked.top(depth) for name, ranked in lists.documents.items()}
+        tops = {}
+        for name, ranked in lists.documents.items():
+            tops[name] = ranked.top(depth)
         weights = shares(self.settings["weights"], tops)
         return fuse(tops, k, lists.spreads, self.settings["method"], weights)
 
     def hits(self, fused: Fused) -> list[list[Hit]]:
         """Return ranked passages with their texts, query by query."""
-        texts = self.texts(np.unique(fused.documents[fused.documents != PADDING]).tolist())
+        documents = np.unique(fused.documents[fused.documents != PADDING])
+        texts = self.texts(documents.tolist())
         ranks = {part: _known(values, int) for part, values in fused.part_ranks.items()}
         scores = {part: _known(values, float) for part, values in fused.part_scores.items()}
 
@@ -519,7 +525,8 @@ def best_candidates(
         Candidates of a query, at most.
     """
     # A list without weight, so that the positive stands among what is scored.
-    lists = {"": Ranked(positives[:, None], np.zeros((len(positives), 1), np.float32))}
+    no_scores = np.zeros((len(positives), 1), np.float32)
+    lists = {"": Ranked(positives[:, None], no_scores)}
     spreads = {}
     for part in parts:
         search, spreads[part.name] = part.search_of(queries)
@@ -530,12 +537,16 @@ def best_candidates(
     candidates = np.where(usable[candidates], candidates, PADDING)
     is_candidate = candidates != PADDING
     is_positive = union.documents == positives[:, None]
-    best = np.where(is_candidate, scores[BM25], 0).max(axis=1, keepdims=True)
-    scores[BM25] = np.where(is_positive, np.minimum(scores[BM25], best), scores[BM25])
-    fused = mixed([*weights.values()], [scores[name] for name in weights])
+    candidate_scores = np.where(is_candidate, scores[BM25], 0)
+    best = candidate_scores.max(axis=1, keepdims=True)
+    bounded = np.minimum(scores[BM25], best)
+    scores[BM25] = np.where(is_positive, bounded, scores[BM25])
+    part_scores = [scores[name] for name in weights]
+    fused = mixed([*weights.values()], part_scores)
     fused = np.where(is_candidate | is_positive, fused, -np.inf)
     positive_scores = fused.max(axis=1)
-    order = np.argsort(np.where(is_candidate, -fused, np.inf), kind="stable")[:, :count]
+    falling = np.where(is_candidate, -fused, np.inf)
+    order = np.argsort(falling, kind="stable")[:, :count]
     return Ranked(
         np.column_stack([positives, in_rows(candidates, order)]),
         np.column_stack([positive_scores, in_rows(fused, order)]),
@@ -579,4 +590,8 @@ def with_passages(fused: Fused, passages: Mapping[str, Int32s]) -> Fused:
 
 def _known(values: Float32s, kind: type[int] | type[float]) -> list[list[Any]]:
     """Return values [Q, k] as numbers of a kind, with None in the place of NaN."""
-    return [[None if np.isnan(value) else kind(value) for value in row] for row in values.tolist()]
+    table = []
+    for row in values.tolist():
+        numbers = [None if np.isnan(value) else kind(value) for value in row]
+        table.append(numbers)
+    return table

@@ -106,11 +106,13 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         similarity = direction @ self.expansion.T
         # Most terms are below their threshold, and so are looked at only once. A text without
         # tokens has no direction, and a threshold below 0 would give it terms.
-        near = ((similarity.detach() > self.threshold.detach()) & (lengths > 0)[:, None]).nonzero(
-            as_tuple=True
-        )
-        further = torch.log1p(self.log_scale.exp() * (similarity[near] - self.threshold[near[1]]))
-        places = torch.repeat_interleave(torch.arange(len(offsets), device=tokens.device), lengths)
+        is_above = similarity.detach() > self.threshold.detach()
+        is_near = is_above & (lengths > 0)[:, None]
+        near = is_near.nonzero(as_tuple=True)
+        excess = similarity[near] - self.threshold[near[1]]
+        further = torch.log1p(self.log_scale.exp() * excess)
+        text_numbers = torch.arange(len(offsets), device=tokens.device)
+        places = torch.repeat_interleave(text_numbers, lengths)
         # As (document, token) pairs: most of [B, V] is 0.
         pairs, often = torch.unique(
             places * self.get_embedding_dimension() + tokens, return_counts=True
@@ -118,16 +120,18 @@ class LexicalExpansion(InputModule):  # type: ignore[misc]
         row = pairs // self.get_embedding_dimension()
         token = pairs % self.get_embedding_dimension()
         often = often.float()
-        saturated = (
-            (self.k1 + 1)
-            * often
-            / (often + self.k1 * (1 - self.b + self.b * lengths[row] / self.average))
-        )
+        scale = self.k1 * (1 - self.b + self.b * lengths[row] / self.average)
+        saturated = (self.k1 + 1) * often / (often + scale)
         factor = self.log_factor.exp()[token]
         of_terms = saturated * factor * (factor > _LEAST)
-        every = torch.cat([near[0], row]), torch.cat([near[1], token])
-        features["sentence_embedding"] = torch.zeros_like(similarity).index_put(
-            every, torch.cat([further, of_terms]), accumulate=True
+        rows = torch.cat([near[0], row])
+        terms = torch.cat([near[1], token])
+        weights = torch.cat([further, of_terms])
+        embedding = torch.zeros_like(similarity)
+        features["sentence_embedding"] = embedding.index_put(
+            (rows, terms),
+            weights,
+            accumulate=True,
         )
         return features
 

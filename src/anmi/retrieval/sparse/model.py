@@ -74,7 +74,8 @@ def _from_documents(
     weighted = TfidfTransformer(sublinear_tf=True).fit_transform(counts)
     width = max(1, min(dimension, *(size - 1 for size in counts.shape)))
     encoding = TruncatedSVD(width, random_state=0).fit(weighted).components_.T
-    return torch.from_numpy(np.pad(encoding, ((0, 0), (0, dimension - width))).astype(np.float32))
+    padded = np.pad(encoding, ((0, 0), (0, dimension - width)))
+    return torch.from_numpy(padded.astype(np.float32))
 
 
 def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
@@ -237,18 +238,18 @@ def query_table(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]
         raise AnmiError(
             "no document holds a token that the encoder knows, so there are no terms to search by"
         )
-    idf = torch.from_numpy(
-        np.where(counts.getnnz(axis=0) > 0, idf_of(counts), UNSEEN).astype(np.float32)
-    )
+    is_seen = counts.getnnz(axis=0) > 0
+    weights = np.where(is_seen, idf_of(counts), UNSEEN)
+    idf = torch.from_numpy(weights.astype(np.float32))
     idf[tokenizer.all_special_ids] = 0
     return SparseStaticEmbedding(tokenizer, weight=idf, frozen=False)
 
 
 def _counts(rows: Sequence[Sequence[int]], width: int) -> sparse.csr_matrix:
     """Return how often documents hold each token, float32 [N, V]."""
-    return counted_columns(
-        np.concatenate([np.zeros(0, np.int32), *rows]).astype(np.int32), [*map(len, rows)], width
-    )
+    tokens = np.concatenate([np.zeros(0, np.int32), *rows])
+    lengths = [*map(len, rows)]
+    return counted_columns(tokens.astype(np.int32), lengths, width)
 
 
 def _rows(

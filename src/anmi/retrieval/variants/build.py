@@ -77,12 +77,17 @@ class Pools:
         self.members = sparse.csr_array(sparse.vstack(pools))
         self.members.sort_indices()
         names = [name.strip() for name in graph.names]
-        self.name = pd.factorize(np.array(["", *names], object))[0][1:]
-        self.related = self.code(graph.triples[:, 0], graph.triples[:, 2])
+        # The empty name comes first, so that it has number 0.
+        numbers, _ = pd.factorize(np.array(["", *names], object))
+        self.name = numbers[1:]
+        heads = graph.triples[:, 0]
+        tails = graph.triples[:, 2]
+        self.related = self.code(heads, tails)
 
     def code(self, heads: Int64s, tails: Int64s) -> Int64s:
         """Return a number for each pair of nodes, the same for others with the same names."""
-        return self.name[heads] * (len(self._graph.nodes) + 1) + self.name[tails]
+        names = len(self._graph.nodes) + 1
+        return self.name[heads] * names + self.name[tails]
 
     def of_slots(self, context: Context) -> sparse.csr_array:
         """Return the pools of several that fit an entity and its role there, bool [S, P]."""
@@ -90,10 +95,12 @@ class Pools:
         of_type = sparse.coo_array(graph.types[context.slot_entity])
         types = graph.types.shape[1]
         slot, fact, is_head = context.parts
-        relation = types + len(graph.relations) * is_head + graph.triples[context.fact[fact], 1]
+        relation = graph.triples[context.fact[fact], 1]
+        pool_of_role = types + len(graph.relations) * is_head + relation
         slot = np.concatenate([of_type.row, slot])
-        pool = np.concatenate([of_type.col, relation])
-        is_choice = np.diff(self.members.indptr)[pool] > 1
+        pool = np.concatenate([of_type.col, pool_of_role])
+        pool_sizes = np.diff(self.members.indptr)
+        is_choice = pool_sizes[pool] > 1
         shape = (len(context.slot_row), self.members.shape[0])
         return membership(slot[is_choice], pool[is_choice], shape)
 
@@ -132,30 +139,18 @@ def make_swaps(
     """
     graph = context.graph
     pools_of = pools.of_slots(context)
-    facts_of = membership(*context.parts[:2], (len(context.slot_row), len(context.fact)))
-    draws = max(_SPARE * count, _FEWEST)
-    slot, entity = _drawn_swaps(context, pools, pools_of, draws, seed)
-    name = pools.name[entity]
-    pair = context.slot_row[slot] * len(graph.nodes) + entity
-    # An entity with another label than the slot's that stands in no fact of the document.
-    is_other = (name != pools.name[context.slot_entity[slot]]) & (name > 0)
-    swaps = pd.DataFrame({"slot": slot, "entity": entity})[is_other & ~np.isin(pair, context.pairs)]
-    swaps = swaps.drop_duplicates()
-    swaps = swaps[~_may_be_true(context, pools, facts_of, *swaps.to_numpy().T)]
-    misfits = ~_fits(pools, pools_of, *swaps.to_numpy().T)
-    swaps = swaps.assign(place=context.slot_row[swaps["slot"]], misfit=misfits)
-    swaps = swaps.sort_values(["place", "misfit"], kind="stable").groupby("place").head(count)
+    slot_part, fact_part, _ = context.parts
+    shape = (len(context.slot_row), len(context.fact))
+    facts_of = membership(slot_part, fact_part, shape)
+    swaps = _allowed_swaps(context, pools, pools_of, facts_of, max(_SPARE * count, _FEWEST), seed)
+    swaps = swaps.sort_values(["place", "misfit"], kind="stable")
+    swaps = swaps.groupby("place").head(count)
     slot, entity, place = swaps[["slot", "entity", "place"]].to_numpy(np.int64).T
     first_fact = context.fact[facts_of.indices[facts_of.indptr[slot]]]
-    texts = [
-        replaced(context.texts[document], context.slot_spans[slot_number], graph.labels[new])
-        for document, slot_number, new in zip(
-            place.tolist(),
-            slot.tolist(),
-            entity.tolist(),
-            strict=True,
-        )
-    ]
+    texts = []
+    for row, slot_number, new in zip(place.tolist(), slot.tolist(), entity.tolist(), strict=True):
+        spans = context.slot_spans[slot_number]
+        texts.append(replaced(context.texts[row], spans, graph.labels[new]))
     return pd.DataFrame(
         {
             "place": place,
@@ -170,6 +165,29 @@ def make_swaps(
     )
 
 
+def _allowed_swaps(
+    context: Context,
+    pools: Pools,
+    pools_of: sparse.csr_array,
+    facts_of: sparse.csr_array,
+    draws: int,
+    seed: int,
+) -> pd.DataFrame:
+    """Draw entities that change what a document says: ``slot, entity, place, misfit``."""
+    slot, entity = _drawn_swaps(context, pools, pools_of, draws, seed)
+    name = pools.name[entity]
+    old_name = pools.name[context.slot_entity[slot]]
+    pair = context.slot_row[slot] * len(context.graph.nodes) + entity
+    # An entity with another label than the slot's that stands in no fact of the document.
+    is_other = (name != old_name) & (name > 0)
+    is_absent = ~np.isin(pair, context.pairs)
+    swaps = pd.DataFrame({"slot": slot, "entity": entity})[is_other & is_absent]
+    swaps = swaps.drop_duplicates()
+    swaps = swaps[~_may_be_true(context, pools, facts_of, *swaps.to_numpy().T)]
+    misfits = ~_fits(pools, pools_of, *swaps.to_numpy().T)
+    return swaps.assign(place=context.slot_row[swaps["slot"]], misfit=misfits)
+
+
 def _drawn_swaps(
     context: Context,
     pools: Pools,
@@ -181,8 +199,10 @@ def _drawn_swaps(
     documents = len(context.ids)
     slots = len(context.slot_row)
     slots_of = membership(context.slot_row, np.arange(slots), (documents, slots))
-    uniform = _uniform(context, seed, "swap", 3, draws).transpose(0, 2, 1).reshape(-1, 3)
-    slot, has_slot = picked(uniform[:, 0], slots_of, np.repeat(np.arange(documents), draws))
+    uniform = _uniform(context, seed, "swap", 3, draws)
+    uniform = uniform.transpose(0, 2, 1).reshape(-1, 3)
+    place = np.repeat(np.arange(documents), draws)
+    slot, has_slot = picked(uniform[:, 0], slots_of, place)
     slot = slot[has_slot]
     uniform = uniform[has_slot]
     pool, has_pool = picked(uniform[:, 1], pools_of, slot)
@@ -198,7 +218,8 @@ def _uniform(
     draws: int,
 ) -> Float64s:
     """Return some numbers in [0, 1) for each draw of each document, [N, numbers, draws]."""
-    slots = np.tile(np.arange(numbers * draws, dtype=np.int32), (len(context.ids), 1))
+    document_slots = np.arange(numbers * draws, dtype=np.int32)
+    slots = np.tile(document_slots, (len(context.ids), 1))
     uniform = seeds.uniform(seed, f"variants/{step}", context.ids, slots)
     return uniform.reshape(-1, numbers, draws)
 
@@ -211,8 +232,9 @@ def _fits(
 ) -> Bools:
     """Whether an entity is in at least half of the pools of the slot."""
     of_slot = pools_of[slot].astype(np.int32)
-    shared = of_slot.multiply(sparse.csr_array(pools.members.T).astype(np.int32)[entity])
-    return 2 * shared.sum(axis=1) >= np.diff(of_slot.indptr)
+    of_entity = sparse.csr_array(pools.members.T).astype(np.int32)[entity]
+    shared = of_slot.multiply(of_entity).sum(axis=1)
+    return 2 * shared >= np.diff(of_slot.indptr)
 
 
 def _may_be_true(
@@ -225,7 +247,8 @@ def _may_be_true(
     """Whether a fact that changes may be true with the new entity, too."""
     facts = facts_of[slot]
     draw = np.repeat(np.arange(len(slot)), np.diff(facts.indptr))
-    ends = context.graph.triples[context.fact[facts.indices]][:, [0, 2]]
+    triples = context.graph.triples[context.fact[facts.indices]]
+    ends = triples[:, [0, 2]]
     is_old = ends == context.slot_entity[slot][draw, None]
     heads, tails = np.where(is_old, entity[draw, None], ends).T
     # That is stricter than a check of the triple itself, and costs three swaps in a thousand: what
@@ -266,13 +289,18 @@ def make_counterparts(context: Context, count: int, seed: int) -> pd.DataFrame:
     pairs = _drawn_pairs(context, _SPARE * count, seed)
     old = about[context.documents[pairs["place"]]]
     new = about[pairs["partner"]]
-    is_alike = np.asarray(types[old].multiply(types[new]).sum(axis=1)).ravel() > 0
-    fits = (old >= 0) & (new >= 0) & (old != new) & (is_alike | (pairs["degree"] < _ONE_RELATION))
+    shared_types = types[old].multiply(types[new]).sum(axis=1)
+    is_alike = np.asarray(shared_types).ravel() > 0
+    is_about_two = (old >= 0) & (new >= 0) & (old != new)
+    shares_more = pairs["degree"] < _ONE_RELATION
+    fits = is_about_two & (is_alike | shares_more)
     fits &= ~context.states_all(pairs["place"].to_numpy(), pairs["partner"].to_numpy())
     pairs = pairs.assign(unlike=~is_alike)[fits]
     pairs = pairs.sort_values(["place", "degree", "unlike"], kind="stable")
-    pairs = pairs.drop_duplicates(["place", "partner"]).groupby("place").head(count)
-    place, partner, relation = pairs[["place", "partner", "relation"]].to_numpy(np.int64).T
+    pairs = pairs.drop_duplicates(["place", "partner"])
+    pairs = pairs.groupby("place").head(count)
+    pair_columns = pairs[["place", "partner", "relation"]]
+    place, partner, relation = pair_columns.to_numpy(np.int64).T
     relations = [context.graph.relations[number] for number in relation.tolist()]
     return _documents_as_variants(context, "counterpart", place, partner, relations)
 
@@ -292,14 +320,17 @@ def _likeness(graph: KnowledgeGraph) -> tuple[list[sparse.csr_array], Int64s]:
     is_own = triple[:, 0] == graph.about[document]
     # A sum of random words is the same in any order, and another for other relations as good as
     # surely.
-    words = seeds.stream(0, "variants/pattern").integers(0, 2**63, 2 * relations).astype(np.uint64)
+    stream = seeds.stream(0, "variants/pattern")
+    words = stream.integers(0, 2**63, 2 * relations).astype(np.uint64)
+    word = words[2 * relation + is_own]
     degrees = []
     for is_counted in (np.ones(len(is_own), bool), is_own):
         sums = np.zeros(documents, np.uint64)
-        np.add.at(sums, document[is_counted], words[2 * relation + is_own][is_counted])
+        np.add.at(sums, document[is_counted], word[is_counted])
         members = np.unique(document[is_counted])
         patterns, number = np.unique(sums[members], return_inverse=True)
-        degrees.append(membership(number.ravel(), members, (len(patterns), documents)))
+        shape = (len(patterns), documents)
+        degrees.append(membership(number.ravel(), members, shape))
     degrees.append(membership(relation[is_own], document[is_own], (relations, documents)))
     first_relation = np.zeros(documents, np.int64)
     first_relation[document[is_own][::-1]] = relation[is_own][::-1]
@@ -314,10 +345,12 @@ def _drawn_pairs(context: Context, draws: int, seed: int) -> pd.DataFrame:
     tables = []
     for degree, groups in enumerate(degrees):
         uniform = _uniform(context, seed, f"counterpart/{degree}", 2, draws)
+        for_group = uniform[:, 0].ravel()
+        for_partner = uniform[:, 1].ravel()
         groups_of = sparse.csr_array(groups.T)[documents]
-        group, has_group = picked(uniform[:, 0].ravel(), groups_of, place)
+        group, has_group = picked(for_group, groups_of, place)
         table = pd.DataFrame({"place": place, "degree": degree, "relation": group})[has_group]
-        table["partner"], _ = picked(uniform[:, 1].ravel()[has_group], groups, group[has_group])
+        table["partner"], _ = picked(for_partner[has_group], groups, group[has_group])
         if degree < _ONE_RELATION:
             table["relation"] = first_relation[documents[table["place"]]]
         tables.append(table)
@@ -368,7 +401,9 @@ def make_neighbours(context: Context, count: int, seed: int) -> pd.DataFrame:
         order = np.lexsort((draws[is_filled], -likeness, row))
         order = order[(shared.data < document_size)[order]]
         order = order[first_of_each(row[order], count)]
-        pairs.append(np.stack([row[order] + start, shared.indices[order]], axis=1))
+        place = row[order] + start
+        neighbour = shared.indices[order]
+        pairs.append(np.stack([place, neighbour], axis=1))
     place, neighbour = np.concatenate(pairs).T
     return _documents_as_variants(context, "neighbour", place, neighbour, "")
 
@@ -401,14 +436,16 @@ def _documents_as_variants(
         the id of the partner.
     """
     about = context.graph.about
+    about_old = about[context.documents[place]].tolist()
+    about_new = about[partner].tolist()
     uris = (*context.graph.uris, "")
     return pd.DataFrame(
         {
             "place": place,
             "kind": kind,
             "text": [context.corpus_texts[document] for document in partner.tolist()],
-            "old": [uris[entity] for entity in about[context.documents[place]].tolist()],
-            "new": [uris[entity] for entity in about[partner].tolist()],
+            "old": [uris[entity] for entity in about_old],
+            "new": [uris[entity] for entity in about_new],
             "relation": relations,
             "variant_id": [context.corpus_ids[document] for document in partner.tolist()],
         }
@@ -453,10 +490,14 @@ def edited(
     AnmiError
         The endpoint refuses requests as such: wrong address, model or key.
     """
-    places = [place for place, text in enumerate(texts) if text.strip() and len(text) <= longest]
+    places = []
+    for place, text in enumerate(texts):
+        if text.strip() and len(text) <= longest:
+            places.append(place)
+    questions = [(_SYSTEM, _QUESTION.format(texts[place])) for place in places]
     edits: list[list[str]] = [[] for _ in texts]
     problems: Counter[str] = Counter()
-    for number, reply in ask([(_SYSTEM, _QUESTION.format(texts[place])) for place in places]):
+    for number, reply in ask(questions):
         edit = edit_in(reply.text, texts[places[number]])
         if edit is None:
             problems[reply.problem or "no edit of the text"] += 1
@@ -479,7 +520,8 @@ def edit_in(answer: str, text: str) -> str | None:
     wrapped = _WRAPPING.match(answer)
     edit = wrapped["text"] if wrapped else ""
     shortest, longest = (share * len(text.strip()) for share in _LENGTHS)
-    return edit if shortest <= len(edit) <= longest and edit.split() != text.split() else None
+    is_changed = edit.split() != text.split()
+    return edit if is_changed and shortest <= len(edit) <= longest else None
 
 
 # Documents at a time, so that the draws take little memory.
@@ -571,14 +613,14 @@ def _named(context: Context, variants: pd.DataFrame) -> pd.DataFrame:
 def _existing(context: Context, variants: pd.DataFrame) -> pd.DataFrame:
     """Name a new text that a document has after it, or drop it if that document states as much."""
     # The first of equal texts comes last, so that it wins.
-    numbers = {text: number for number, text in reversed([*enumerate(context.corpus_texts)])}
+    numbered_texts = [*enumerate(context.corpus_texts)]
+    numbers = {text: number for number, text in reversed(numbered_texts)}
     same_document = variants["text"].map(numbers)
     is_copy = (same_document.notna() & variants["variant_id"].isna()).to_numpy()
     document = same_document[is_copy].to_numpy(np.int64)
     states_all = context.states_all(variants["place"][is_copy].to_numpy(np.int64), document)
-    variant_id, kind = (
-        variants[name].to_numpy(object, copy=True) for name in ("variant_id", "kind")
-    )
+    variant_id = variants["variant_id"].to_numpy(object, copy=True)
+    kind = variants["kind"].to_numpy(object, copy=True)
     variant_id[is_copy] = [context.corpus_ids[number] for number in document.tolist()]
     kind[is_copy] = "counterpart"
     is_kept = ~is_copy

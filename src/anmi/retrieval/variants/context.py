@@ -87,12 +87,14 @@ class Context:
         stated = sparse.csr_array(graph.stated[documents])
         row = np.repeat(np.arange(len(documents)), np.diff(stated.indptr))
         fact = stated.indices.astype(np.int64)
-        pairs = np.unique(row[:, None] * len(graph.nodes) + graph.triples[fact][:, [0, 2]])
+        ends = graph.triples[fact][:, [0, 2]]
+        pairs = np.unique(row[:, None] * len(graph.nodes) + ends)
         pair_row, pair_node = np.divmod(pairs, len(graph.nodes))
         slots = []
         slot_spans = []
         for place, document in enumerate(documents):
-            nodes = pair_node[slice(*np.searchsorted(pair_row, [place, place + 1]))].tolist()
+            start, end = np.searchsorted(pair_row, [place, place + 1])
+            nodes = pair_node[start:end].tolist()
             # Literals are looked for as well, lest a part of one is taken for an entity.
             mentions = find_mentions(texts[document], [graph.names[node] for node in nodes])
             for node, spans in zip(nodes, mentions, strict=True):
@@ -110,12 +112,13 @@ class Context:
     def parts(self) -> tuple[Int64s, Int64s, Bools]:
         """Slot and fact of each entity in a fact of its document, and whether it is the head."""
         slots = pd.Index(self.slot_row * len(self.graph.nodes) + self.slot_entity)
-        tails, heads = (
-            slots.get_indexer(self.row * len(self.graph.nodes) + self.graph.triples[self.fact, end])
-            for end in (2, 0)
-        )
-        is_head, fact = np.nonzero(np.stack([tails, heads]) >= 0)
-        return np.stack([tails, heads])[is_head, fact], fact, is_head == 1
+        triples = self.graph.triples[self.fact]
+        row_start = self.row * len(self.graph.nodes)
+        tails = slots.get_indexer(row_start + triples[:, 2])
+        heads = slots.get_indexer(row_start + triples[:, 0])
+        ends = np.stack([tails, heads])
+        is_head, fact = np.nonzero(ends >= 0)
+        return ends[is_head, fact], fact, is_head == 1
 
     def states_all(self, place: NDArray[Any], partner: NDArray[Any]) -> Bools:
         """Return which documents of the corpus state all facts of a document here, pair by pair."""
