@@ -535,7 +535,7 @@ FILES: Final = [
             "a cap of no pairs": (
                 lambda c: c.write("p.jsonl", ['{"query": "a"}']),
                 ("no pair", "p.jsonl@0"),
-            ),
+            )
         },
         "pairs /p.jsonl@0",
     ),

@@ -35,8 +35,6 @@ def test_the_interval_holds_the_truth_and_a_large_share_never_goes_without_a_war
     )
     assert found["600_relevant_1_labelled"]["true"] < 0.15, "and of these 65 %"
     group = found["20_by_words_and_copies"]
-    assert (group["true"], group["grouped"] > 0.4, group["filled"]) == (
-        0,
-        True,
-        1,
-    ), "3.6 % were paraphrases"
+    assert (group["true"], group["grouped"] > 0.4, group["filled"]) == (0, True, 1), (
+        "3.6 % were paraphrases"
+    )

@@ -156,11 +156,9 @@ def test_every_run_is_closed_in_the_books(nights: Nights) -> None:
     runs = client.search_runs(
         [client.get_experiment_by_name("anmi-test").experiment_id], order_by=["start_time ASC"]
     )
-    assert [run.info.status for run in runs] == [
-        "FINISHED",
-        "RUNNING",
-        "FINISHED",
-    ], "one was refused before"
+    assert [run.info.status for run in runs] == ["FINISHED", "RUNNING", "FINISHED"], (
+        "one was refused before"
+    )
     assert (
         runs[0].data.metrics["promotion/promoted"],
         runs[2].data.metrics["promotion/promoted"],

@@ -266,13 +266,7 @@ def test_the_same_seed_gives_the_same_bytes_and_nothing_is_computed_twice(
     again = type(whole_run)(tmp_path / "data", store)
     settings = "recipe=anmi_2_1,recipes.anmi_2_1.pool=7,recipes.anmi_2_1.training.curriculum=none"
     done = kedro(
-        "run",
-        "--pipelines",
-        "mining",
-        "--params",
-        settings,
-        data_root=again.data,
-        store=store,
+        "run", "--pipelines", "mining", "--params", settings, data_root=again.data, store=store
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert selected(again, 0) == selected(whole_run, 0)

@@ -129,11 +129,7 @@ def test_a_difference_has_a_colour_where_it_is_certain(
 
 def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
     weights = {"bm25": 0.2, "dense": 0.5, "sparse": 0.3}
-    fit = {
-        "queries": 40,
-        "unlabelled": 30,
-        "ndcg@10": {"bm25": 0.5, "hybrid": 0.625},
-    }
+    fit = {"queries": 40, "unlabelled": 30, "ndcg@10": {"bm25": 0.5, "hybrid": 0.625}}
     assert (
         composition({"method": "convex", "weights": weights, "fit": fit})
         == "hybrid: 0.20 BM25 + 0.50 dense + 0.30 sparse, chosen by 40 dev queries, 30 of them on"

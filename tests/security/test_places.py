@@ -165,7 +165,7 @@ def test_recipes_name_files_only_by_plain_names(name: str) -> None:
         return
     if name in ("*", "", *RecipeBook.model_fields):
         return
-    with pytest.raises(ValueError, match=r"a name of letters|valid string"):
+    with pytest.raises(ValueError, match=r"letters|valid string"):
         RecipeBook.model_validate({name: {"description": "one"}})
 
 

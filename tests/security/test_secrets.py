@@ -11,13 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anmi.errors import (
-    AnmiError,
-    first_line,
-    holds_address_secret,
-    masked,
-    visible,
-)
+from anmi.errors import AnmiError, first_line, holds_address_secret, masked, visible
 from anmi.hooks.checks import check_model, check_no_secrets, mask_error, mask_logs
 from anmi.hooks.record import RunRecord, data_root
 from anmi.judging.endpoint import Endpoint, EndpointOptions
