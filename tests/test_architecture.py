@@ -51,15 +51,8 @@ ROOMS = (
 EDGE = ROOMS[: ROOMS.index("serve")]
 MOST_POSITIONAL = 5
 HEAVY = (
-    "torch",
-    "mlflow",
-    "sentence_transformers",
-    "transformers",
-    "faiss",
-    "bm25s",
-    "scipy.stats",
-    "scipy.special",
-    "scipy.optimize",
+    *("torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s", "scipy.stats"),
+    *("scipy.special", "scipy.optimize"),
 )
 # Models and indexes of all parts, of which those with a weight are written; vectors lie in the store,
 # so what a later run lacks is made again in seconds.

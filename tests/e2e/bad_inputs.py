@@ -10,7 +10,8 @@ import re
 import shutil
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 from unittest import mock
@@ -21,17 +22,12 @@ from tests.corpus.conftest import Folder
 
 ROOT: Final = Path(__file__).parents[2]
 HEADER: Final = "query-id\tcorpus-id\tscore"
-CORPUS, QUERIES, TRAIN, DEV, TEST = (
-    "corpus.jsonl",
-    "queries.jsonl",
-    "qrels/train.tsv",
-    "qrels/dev.tsv",
-    "qrels/test.tsv",
-)
+CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+TRAIN, DEV, TEST = (f"qrels/{split}.tsv" for split in ("train", "dev", "test"))
 
 
 class Collection:
-    """A small BEIR folder that a test damages: 40 documents and queries, of which 20, 10 and 10 in the splits."""
+    """A small BEIR folder of 40 documents and queries (20, 10 and 10 in the splits), to damage."""
 
     def __init__(self, path: Path, documents: int = 40) -> None:
         self.path = path
@@ -40,8 +36,8 @@ class Collection:
     def lines(self, name: str) -> list[str]:
         return (self.path / name).read_text(encoding="utf-8").splitlines()
 
-    def write(self, name: str, lines: list[str], newline: str = "\n", mark: bytes = b"") -> None:
-        (self.path / name).write_bytes(mark + "".join(line + newline for line in lines).encode())
+    def write(self, name: str, lines: list[str]) -> None:
+        (self.path / name).write_bytes("".join(line + "\n" for line in lines).encode())
 
     def change(self, name: str, number: int, line: str) -> None:
         lines = self.lines(name)
@@ -50,9 +46,6 @@ class Collection:
 
     def add(self, name: str, *lines: str) -> None:
         self.write(name, [*self.lines(name), *lines])
-
-    def label(self, split: str, queries: range, row: str = "q{i}\td{i}\t1") -> None:
-        self.write(f"qrels/{split}.tsv", [HEADER, *(row.format(i=i) for i in queries)])
 
     def remove(self, *names: str) -> None:
         for name in names:
@@ -106,7 +99,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: ``fine``, ``said`` with its sentence, or ``raw``; and whether anything was saved."""
+    """What became of a case, with the sentence or the error; and whether anything was saved."""
 
     kind: Literal["fine", "said", "raw"]
     text: str = ""
@@ -174,7 +167,7 @@ def outcome_of(done: Result, data: Path) -> Outcome:
 
 
 def artifacts(data: Path) -> list[str]:
-    """Return what lies in the catalog's folders; the record and the log of a failed run are meant to stay."""
+    """Return what lies in the catalog's folders, without the record and log of a failed run."""
     return sorted(
         path.name
         for path in data.glob("*/*")
@@ -197,7 +190,7 @@ def _read(case: Case, collection: Collection) -> Outcome:
 
 @contextmanager
 def _at_home(data: str, store: str) -> Any:
-    """Give the project's command, in its folder and without a database of MLflow, which takes seconds to make."""
+    """Give the project's command, in its folder and without MLflow's database, which is slow."""
     from kedro.framework.startup import bootstrap_project
 
     bootstrap_project(ROOT)
@@ -215,14 +208,95 @@ def _at_home(data: str, store: str) -> Any:
         os.chdir(before)
 
 
-def _of_files(rows: dict[str, tuple[Spoil, tuple[str, ...]]], reader: str = "beir") -> list[Case]:
+Damage = list[str] | bytes | tuple[int, str] | Callable[[Collection, str], object]
+"""All lines of a file, its bytes, one line of it by its number, or what is done."""
+
+
+def _damage(name: str, damage: Damage, collection: Collection) -> None:
+    if isinstance(damage, bytes):
+        (collection.path / name).write_bytes(damage)
+    elif isinstance(damage, list):
+        collection.write(name, damage)
+    elif isinstance(damage, tuple):
+        collection.change(name, *damage)
+    else:
+        damage(collection, name)
+
+
+def _of_files(reader: str, *rows: tuple[str, str, Damage, str]) -> list[Case]:
+    """Return cases of a reader, from rows of name, file, damage and what is said after its name."""
     return [
-        Case(name, mentions, reader, spoil, "reader") for name, (spoil, mentions) in rows.items()
+        Case(
+            name,
+            tuple(f"{Path(file).name} {mentions}".strip().split(" | ")),
+            reader,
+            partial(_damage, file, damage),
+            "reader",
+        )
+        for name, file, damage, mentions in rows
     ]
 
 
-_SEED = ('"seed"', "a whole number from 0 to 2**32 - 1", "not")
-_RESERVED = ("results use the name for another system", "call the recipe otherwise")
+def _document(number: int, **fields: Any) -> tuple[int, str]:
+    """Return a document with other fields, and its line."""
+    return number, json.dumps({"_id": f"d{number - 1}", "text": "a", **fields})
+
+
+def _labels(row: str, queries: range = range(20)) -> list[str]:
+    return [HEADER, *(row.format(i=i) for i in queries)]
+
+
+def _added(*lines: str) -> Damage:
+    return lambda c, name: c.add(name, *lines)
+
+
+def _replaced(by: Callable[[Path], object]) -> Damage:
+    def spoil(c: Collection, name: str) -> None:
+        c.remove(name)
+        by(c.path / name)
+
+    return spoil
+
+
+def _other_split(c: Collection, name: str) -> None:
+    c.remove(DEV, TEST)
+    (c.path / TRAIN).rename(c.path / name)
+
+
+def _file_of_labels(c: Collection, name: str) -> None:
+    shutil.rmtree(c.path / name)
+    (c.path / name).write_text("x")
+
+
+def _number_and_text(c: Collection, name: str) -> None:
+    c.change(name, *_document(3, _id=7))
+    c.change(name, *_document(4, _id="7", text="b"))
+
+
+def _alike(c: Collection, _: str) -> None:
+    c.write(QUERIES, [json.dumps({"_id": f"q{i}", "text": "the same"}) for i in range(40)])
+
+
+def _two_binary_files(c: Collection, _: str) -> None:
+    for name in ("a.txt", "a.b.txt"):
+        (c.path / name).write_bytes(b"a\0fox")
+
+
+def _graph(*lines: str) -> Damage:
+    return lambda c, name: c.graph().add(name, *lines)
+
+
+def _graph_without(c: Collection, name: str) -> None:
+    c.graph().remove(name)
+
+
+ENTITIES, TRIPLES, PAIRS, TABLE = "entities.jsonl", "triples.tsv", "p.jsonl", "a.csv"
+_EMPTY = [json.dumps({"_id": f"d{i}", "text": ""}) for i in range(40)]
+_NESTED = '{"_id": "d2", "text": "a", "metadata": ' + "[" * 100_000
+_LIST = ["[", ' {"_id": "a", "text": "b"}', "]"]
+_FEED = '{"_id": "q\\n2", "text": "a"}'
+_CONTROL = "line 3 | control character | give it another"
+_SCORE = 'line 2 | "q0 d0" | relevance | correct the file'
 
 PARAMETERS: Final = [
     Case(f"--params {text}", tuple(mentions), text)
@@ -231,425 +305,188 @@ PARAMETERS: Final = [
     ).items()
 ]
 
-
-def _document(number: int, **fields: Any) -> Spoil:
-    """Give a document other fields."""
-    return lambda c: c.change(
-        CORPUS, number, json.dumps({"_id": f"d{number - 1}", "text": "a", **fields})
-    )
-
-
-def _labels(score: str, split: str = "train") -> Spoil:
-    """Give all labels of training another relevance."""
-    return lambda c: c.label(split, range(20), "q{i}\td{i}\t" + score)
-
-
-def _same_query(c: Collection) -> None:
-    c.write(QUERIES, [json.dumps({"_id": f"q{i}", "text": "the same"}) for i in range(40)])
-
-
-def _replaced(name: str, by: Callable[[Path], object]) -> Spoil:
-    def spoil(c: Collection) -> None:
-        c.remove(name)
-        by(c.path / name)
-
-    return spoil
-
-
-_ID = ("give it another",)
-_OBJECT = ("JSON object",)
-_SCORE = ("train.tsv line 2", '"q0 d0"', "relevance", "correct the file")
-
 FILES: Final = [
     *_of_files(
-        {
-            "no folder": (lambda c: shutil.rmtree(c.path), ("mine", "is not a folder")),
-            "no corpus": (lambda c: c.remove(CORPUS), (CORPUS, "does not exist")),
-            "labels of no split": (
-                lambda c: (c.remove(DEV, TEST), (c.path / TRAIN).rename(c.path / "qrels/all.tsv")),
-                ("all.tsv", "call it train.tsv, dev.tsv or test.tsv"),
-            ),
-            "a folder for the corpus": (_replaced(CORPUS, Path.mkdir), (CORPUS, "does not exist")),
-            "a file for the folder of labels": (
-                lambda c: (shutil.rmtree(c.path / "qrels"), (c.path / "qrels").write_text("x")),
-                ("qrels is a file", "train.tsv"),
-            ),
-            "a link to itself": (
-                _replaced(CORPUS, lambda path: path.symlink_to(path)),
-                (CORPUS, "put the file itself there"),
-            ),
-            "a link out of the folder": (
-                _replaced(CORPUS, lambda path: path.symlink_to(__file__)),
-                (CORPUS,),
-            ),
-            "a pipe for the corpus": (_replaced(CORPUS, os.mkfifo), (CORPUS, "does not exist")),
-            "an empty corpus": (lambda c: c.write(CORPUS, []), (CORPUS, "is empty")),
-            "a corpus of blank lines": (
-                lambda c: c.write(CORPUS, ["", "  "]),
-                (CORPUS, "is empty"),
-            ),
-            "Latin-1": (
-                lambda c: (c.path / QUERIES).write_bytes(b'{"_id": "q0", "text": "\xe9"}\n'),
-                (f"{QUERIES} line 1", "UTF-8"),
-            ),
-            "UTF-16": (
-                lambda c: (c.path / CORPUS).write_text("x", encoding="utf-16"),
-                (f"{CORPUS} line 1", "UTF-8"),
-            ),
-            "compressed": (
-                lambda c: (c.path / CORPUS).write_bytes(gzip.compress(b"x")),
-                (f"{CORPUS} line 1", "UTF-8"),
-            ),
-            "lines that end with CR alone": (
-                lambda c: c.write(CORPUS, c.lines(CORPUS), "\r"),
-                (f"{CORPUS} line 1", *_OBJECT),
-            ),
-            "broken JSON": (
-                lambda c: c.change(CORPUS, 17, '{"_id": "d16", "te'),
-                (f"{CORPUS} line 17", *_OBJECT),
-            ),
-            "two objects on a line": (
-                lambda c: c.change(CORPUS, 3, '{"_id": "a"}{"_id": "b"}'),
-                (f"{CORPUS} line 3", *_OBJECT),
-            ),
-            "one list for the file": (
-                lambda c: (c.path / CORPUS).write_text(
-                    json.dumps([{"_id": "a", "text": "b"}], indent=1)
-                ),
-                (f"{CORPUS} line 1", *_OBJECT),
-            ),
-            "JSON nested without end": (
-                lambda c: c.change(
-                    CORPUS, 3, '{"_id": "d2", "text": "a", "metadata": ' + "[" * 100_000
-                ),
-                (f"{CORPUS} line 3", *_OBJECT),
-            ),
-            "a zero byte on a line": (
-                lambda c: c.change(CORPUS, 3, '{"_id": "d\0"}'),
-                (f"{CORPUS} line 3",),
-            ),
-            "CSV": (
-                lambda c: c.write(CORPUS, ["_id,text", "d0,a"]),
-                (f"{CORPUS} line 1", *_OBJECT),
-            ),
-            "no id": (
-                lambda c: c.change(CORPUS, 5, '{"text": "a"}'),
-                (f"{CORPUS} line 5", '"_id"'),
-            ),
-            "no text": (
-                lambda c: c.change(QUERIES, 6, '{"_id": "q5"}'),
-                (f"{QUERIES} line 6", '"text"', "columns.text"),
-            ),
-            "a blank id": (_document(3, _id="  "), (f"{CORPUS} line 3", '"_id"')),
-            "an id that is a fraction": (_document(3, _id=1.5), (f"{CORPUS} line 3", '"_id"')),
-            "an id of 5,000 digits": (
-                lambda c: c.change(CORPUS, 3, '{"_id": ' + "9" * 5000 + "}"),
-                (f"{CORPUS} line 3",),
-            ),
-            "a zero byte in an id": (
-                _document(3, _id="d\x002"),
-                (f"{CORPUS} line 3", "control character", "d\\x002", *_ID),
-            ),
-            "a line feed in an id": (
-                lambda c: c.change(QUERIES, 3, '{"_id": "q\\n2", "text": "a"}'),
-                (f"{QUERIES} line 3", "control character", *_ID),
-            ),
-            "an escape sequence in an id": (
-                _document(3, _id="\x1b[2J"),
-                (f"{CORPUS} line 3", "control character", *_ID),
-            ),
-            "a zero byte in a label": (
-                lambda c: c.change(TRAIN, 3, "q1\0\td1\t1"),
-                ("train.tsv line 3", "control character", *_ID),
-            ),
-            "an id of a megabyte": (
-                _document(3, _id="d" * 1_000_000),
-                (f"{CORPUS} line 3", "more than 1,000 characters", *_ID),
-            ),
-            "a repeated id": (_document(9, _id="d2"), (f"{CORPUS} line 9", '"d2"', "line 3")),
-            "a number and its text as ids": (
-                lambda c: (_document(3, _id=7)(c), _document(4, _id="7", text="b")(c)),
-                (f"{CORPUS} line 4", '"7"', "line 3"),
-            ),
-            "a repeated query": (
-                lambda c: c.add(QUERIES, '{"_id": "q0", "text": "another"}'),
-                (f"{QUERIES} line 41", '"q0"', "line 1"),
-            ),
-            "a text that is a number": (_document(3, text=3), (f"{CORPUS} line 3", '"text"')),
-            "only empty documents": (
-                lambda c: c.write(
-                    CORPUS, [json.dumps({"_id": f"d{i}", "text": ""}) for i in range(40)]
-                ),
-                ("40 of 40 documents", f"{CORPUS} line 1", "empty"),
-            ),
-            "no header": (lambda c: c.write(DEV, c.lines(DEV)[1:]), ("dev.tsv line 1", "query-id")),
-            "only a header": (lambda c: c.write(TRAIN, [HEADER]), ("train.tsv", "no rows")),
-            "a header of two columns": (
-                lambda c: c.change(TRAIN, 1, "query-id\tcorpus-id"),
-                ("train.tsv line 1", "query-id"),
-            ),
-            "labels in the format of TREC": (
-                lambda c: c.label("train", range(20), "q{i}\t0\td{i}\t1"),
-                ("train.tsv line 2", "4 columns"),
-            ),
-            "labels separated by blanks": (
-                lambda c: c.label("train", range(20), "q{i} d{i} 1"),
-                ("train.tsv line 2", "tabs"),
-            ),
-            "labels separated by commas": (
-                lambda c: c.change(TRAIN, 1, "query-id,corpus-id,score"),
-                ("train.tsv line 1", "TAB"),
-            ),
-            "columns in another order": (
-                lambda c: c.label("train", range(20), "d{i}\tq{i}\t1"),
-                ("train.tsv line 2", "unknown"),
-            ),
-            "relevance of nan": (_labels("nan"), _SCORE),
-            "relevance of 0.5": (_labels("0.5"), _SCORE),
-            "relevance in words": (_labels("yes"), _SCORE),
-            "relevance left out": (_labels(""), _SCORE),
-            "relevance of 2**63": (_labels(str(2**63)), (*_SCORE, "larger than 1,000,000")),
-            "unknown documents": (
-                lambda c: c.label("train", range(20), "q{i}\tx{i}\t1"),
-                ("train.tsv line 2", "unknown"),
-            ),
-            "documents as numbers": (
-                lambda c: c.label("train", range(20), "q{i}\td{i}.0\t1"),
-                ("train.tsv line 2", '"d0.0"', "as written"),
-            ),
-            "unknown queries": (
-                lambda c: c.label("test", range(20), "x{i}\td{i}\t1"),
-                ("test.tsv line 2", "unknown"),
-            ),
-            "train and test share a query": (
-                lambda c: c.add(TEST, "q3\td3\t1"),
-                ('"q3"', "train.tsv line 5", "test.tsv line 12"),
-            ),
-            "dev is train": (lambda c: c.label("dev", range(20)), ('"q0"', "one split only")),
-            "all queries alike": (_same_query, ("nothing to mine for", "with the text of a")),
-        }
+        "beir",
+        ("no folder", "", lambda c, _: shutil.rmtree(c.path), "mine | is not a folder"),
+        ("no corpus", CORPUS, lambda c, name: c.remove(name), "| does not exist"),
+        ("labels of no split", "qrels/all.tsv", _other_split, "| call it train.tsv, dev.tsv or"),
+        ("a folder for the corpus", CORPUS, _replaced(Path.mkdir), "| does not exist"),
+        ("a file for the folder of labels", "qrels", _file_of_labels, "is a file | train.tsv"),
+        ("a link to itself", CORPUS, _replaced(lambda p: p.symlink_to(p)), "| put the file itself"),
+        ("a link out of the folder", CORPUS, _replaced(lambda p: p.symlink_to(__file__)), ""),
+        ("a pipe for the corpus", CORPUS, _replaced(os.mkfifo), "| does not exist"),
+        ("an empty corpus", CORPUS, [], "| is empty"),
+        ("a corpus of blank lines", CORPUS, ["", "  "], "| is empty"),
+        ("Latin-1", QUERIES, b'{"_id": "q0", "text": "\xe9"}\n', "line 1 | UTF-8"),
+        ("UTF-16", CORPUS, "x".encode("utf-16"), "line 1 | UTF-8"),
+        ("compressed", CORPUS, gzip.compress(b"x"), "line 1 | UTF-8"),
+        ("lines that end with CR alone", CORPUS, b'{"_id": "d0"}\r{}\r', "line 1 | JSON object"),
+        ("broken JSON", CORPUS, (17, '{"_id": "d16", "te'), "line 17 | JSON object"),
+        ("two objects on a line", CORPUS, (3, '{"_id": "a"}{"_id": "b"}'), "line 3 | JSON object"),
+        ("one list for the file", CORPUS, _LIST, "line 1 | JSON object"),
+        ("JSON nested without end", CORPUS, (3, _NESTED), "line 3 | JSON object"),
+        ("a zero byte on a line", CORPUS, (3, '{"_id": "d\0"}'), "line 3"),
+        ("CSV", CORPUS, ["_id,text", "d0,a"], "line 1 | JSON object"),
+        ("no id", CORPUS, (5, '{"text": "a"}'), 'line 5 | "_id"'),
+        ("no text", QUERIES, (6, '{"_id": "q5"}'), 'line 6 | "text" | columns.text'),
+        ("a blank id", CORPUS, _document(3, _id="  "), 'line 3 | "_id"'),
+        ("an id that is a fraction", CORPUS, _document(3, _id=1.5), 'line 3 | "_id"'),
+        ("an id of 5,000 digits", CORPUS, (3, '{"_id": ' + "9" * 5000 + "}"), "line 3"),
+        ("a zero byte in an id", CORPUS, _document(3, _id="d\x002"), f"{_CONTROL} | d\\x002"),
+        ("a line feed in an id", QUERIES, (3, _FEED), _CONTROL),
+        ("an escape sequence in an id", CORPUS, _document(3, _id="\x1b[2J"), _CONTROL),
+        ("a zero byte in a label", TRAIN, (3, "q1\0\td1\t1"), _CONTROL),
+        ("an id of a megabyte", CORPUS, _document(3, _id="d" * 10**6), "line 3 | than 1,000 char"),
+        ("a repeated id", CORPUS, _document(9, _id="d2"), 'line 9 | "d2" | line 3'),
+        ("a number and its text as ids", CORPUS, _number_and_text, 'line 4 | "7" | line 3'),
+        (
+            "a repeated query",
+            QUERIES,
+            _added('{"_id": "q0", "text": "b"}'),
+            'line 41 | "q0" | line 1',
+        ),
+        ("a text that is a number", CORPUS, _document(3, text=3), 'line 3 | "text"'),
+        ("only empty documents", CORPUS, _EMPTY, "line 1 | 40 of 40 documents | empty"),
+        ("no header", DEV, _labels("q{i}\td{i}\t1")[1:], "line 1 | query-id"),
+        ("only a header", TRAIN, [HEADER], "| no rows"),
+        ("a header of two columns", TRAIN, (1, "query-id\tcorpus-id"), "line 1 | query-id"),
+        ("labels in the format of TREC", TRAIN, _labels("q{i}\t0\td{i}\t1"), "line 2 | 4 columns"),
+        ("labels separated by blanks", TRAIN, _labels("q{i} d{i} 1"), "line 2 | tabs"),
+        ("labels separated by commas", TRAIN, (1, "query-id,corpus-id,score"), "line 1 | TAB"),
+        ("columns in another order", TRAIN, _labels("d{i}\tq{i}\t1"), "line 2 | unknown"),
+        ("relevance of nan", TRAIN, _labels("q{i}\td{i}\tnan"), _SCORE),
+        ("relevance of 0.5", TRAIN, _labels("q{i}\td{i}\t0.5"), _SCORE),
+        ("relevance in words", TRAIN, _labels("q{i}\td{i}\tyes"), _SCORE),
+        ("relevance left out", TRAIN, _labels("q{i}\td{i}\t"), _SCORE),
+        ("relevance of 2**63", TRAIN, _labels(f"q{{i}}\td{{i}}\t{2**63}"), f"{_SCORE} | 1,000,000"),
+        ("unknown documents", TRAIN, _labels("q{i}\tx{i}\t1"), "line 2 | unknown"),
+        ("documents as numbers", TRAIN, _labels("q{i}\td{i}.0\t1"), 'line 2 | "d0.0" | as written'),
+        ("unknown queries", TEST, _labels("x{i}\td{i}\t1"), "line 2 | unknown"),
+        (
+            "train and test share a query",
+            TEST,
+            _added("q3\td3\t1"),
+            'line 12 | "q3" | train.tsv line 5',
+        ),
+        ("dev is train", DEV, _labels("q{i}\td{i}\t1"), '| "q0" | one split only'),
+        ("all queries alike", "", _alike, "nothing to mine for | with the text of a"),
     ),
     *_of_files(
-        {
-            "no entities": (
-                lambda c: c.graph().remove("entities.jsonl"),
-                ("entities.jsonl", "put them there"),
-            ),
-            "no triples": (lambda c: c.graph().remove("triples.tsv"), ("triples.tsv",)),
-            "an entity twice": (
-                lambda c: c.graph().add("entities.jsonl", c.lines("entities.jsonl")[1]),
-                ("entities.jsonl line 4", "u:1", "line 2"),
-            ),
-            "an entity without a URI": (
-                lambda c: c.graph().add("entities.jsonl", "{}"),
-                ("entities.jsonl line 4", "uri"),
-            ),
-            "unknown heads": (
-                lambda c: c.graph().add("triples.tsv", "u:7\tr\tu:0", "u:8\tr\tu:0"),
-                ("triples.tsv line 4", "u:7", "the head is no entity"),
-            ),
-            "triples of two columns": (
-                lambda c: c.graph().add("triples.tsv", "u:0\tr", "u:1\tr"),
-                ("triples.tsv line 4", "columns"),
-            ),
-        },
         "kg",
+        ("no entities", ENTITIES, _graph_without, "| put them there"),
+        ("no triples", TRIPLES, _graph_without, ""),
+        ("an entity twice", ENTITIES, _graph('{"uri": "u:1"}'), "line 4 | u:1 | line 2"),
+        ("an entity without a URI", ENTITIES, _graph("{}"), "line 4 | uri"),
+        ("unknown heads", TRIPLES, _graph("u:7\tr\tu:0", "u:8\tr\tu:0"), "line 4 | u:7 | the head"),
+        ("triples of two columns", TRIPLES, _graph("u:0\tr", "u:1\tr"), "line 4 | columns"),
     ),
     *_of_files(
-        {
-            "pairs without a document": (
-                lambda c: c.write("p.jsonl", ['{"query": "a"}']),
-                ("p.jsonl line 1", '"document"'),
-            ),
-            "pairs without a query": (
-                lambda c: c.write("p.jsonl", ['{"document": "a"}']),
-                ("p.jsonl line 1", '"query"'),
-            ),
-            "pairs that are lists": (
-                lambda c: c.write("p.jsonl", ['["a", "b"]']),
-                ("p.jsonl line 1", *_OBJECT),
-            ),
-            "pairs of empty texts": (
-                lambda c: c.write("p.jsonl", ['{"query": "a", "document": " "}'] * 9),
-                ("p.jsonl line", "empty"),
-            ),
-            "no pairs": (lambda c: c.write("p.jsonl", []), ("p.jsonl", "is empty")),
-        },
         "pairs /p.jsonl",
+        ("pairs without a document", PAIRS, ['{"query": "a"}'], 'line 1 | "document"'),
+        ("pairs without a query", PAIRS, ['{"document": "a"}'], 'line 1 | "query"'),
+        ("pairs that are lists", PAIRS, ['["a", "b"]'], "line 1 | JSON object"),
+        ("pairs of empty texts", PAIRS, ['{"query": "a", "document": " "}'] * 9, "line | empty"),
+        ("no pairs", PAIRS, [], "| is empty"),
     ),
     *_of_files(
-        {
-            "a table without a text": (
-                lambda c: c.write("a.csv", ["key,abstract", "1,a fox"]),
-                ("a.csv line 2", '"key", "abstract"', "ingestion.columns.text"),
-            ),
-            "a table with a row that is short": (
-                lambda c: c.write("a.csv", ["id,title,text", "1,a fox"]),
-                ("a.csv line 2", "2 columns", "the header 3"),
-            ),
-            "a table with a quote that is open": (
-                lambda c: c.write("a.csv", ["id,text", '1,"a fox', "2,a dog"]),
-                ("a.csv line 2", "check its quotes"),
-            ),
-            "a table in Latin-1": (
-                lambda c: (c.path / "a.csv").write_bytes(b"id,text\n1,\xe9t\xe9\n"),
-                ("a.csv line 2", "UTF-8"),
-            ),
-            "a table with an id twice": (
-                lambda c: c.write("a.csv", ["id,text", "1,a fox", "1,a dog"]),
-                ("a.csv line 3", '"1"', "line 2"),
-            ),
-            "a table with an id left out": (
-                lambda c: c.write("a.csv", ["id,text", ",a fox"]),
-                ("a.csv line 2", '"id"'),
-            ),
-            "a table with nothing in it": (
-                lambda c: c.write("a.csv", []),
-                ("no document", "a.csv", "no text"),
-            ),
-            "a table with a header alone": (
-                lambda c: c.write("a.csv", ["id,text"]),
-                ("no document", "a.csv"),
-            ),
-            "a file of no known kind": (
-                lambda c: c.write("a.docx", ["a fox"]),
-                ("no document", "a.docx", "are not read", ".md"),
-            ),
-            "a binary file called text": (
-                lambda c: (c.path / "a.txt").write_bytes(gzip.compress(b"a fox")),
-                ("no document", "a.txt", "UTF-8"),
-            ),
-            "two binary files called text": (
-                lambda c: [(c.path / name).write_bytes(b"a\0fox") for name in ("a.txt", "a.b.txt")],
-                ("2 of 2 files are damaged", ".txt", "zero byte", "max_quarantine"),
-            ),
-            "a PDF file that is none": (
-                lambda c: (c.path / "a.pdf").write_bytes(b"%PDF-1.7 a fox"),
-                ("no document", "a.pdf", "no PDF file"),
-            ),
-        },
         "docs /a.*",
+        (
+            "no column of text",
+            TABLE,
+            ["key,abstract", "1,a fox"],
+            'line 2 | "abstract" | columns.text',
+        ),
+        ("a short row", TABLE, ["id,title,text", "1,a fox"], "line 2 | 2 columns | the header 3"),
+        ("an open quote", TABLE, ["id,text", '1,"a fox', "2,a dog"], "line 2 | check its quotes"),
+        ("a table in Latin-1", TABLE, b"id,text\n1,\xe9t\xe9\n", "line 2 | UTF-8"),
+        ("an id twice in a table", TABLE, ["id,text", "1,fox", "1,dog"], 'line 3 | "1" | line 2'),
+        ("a table with an id left out", TABLE, ["id,text", ",a fox"], 'line 2 | "id"'),
+        ("a table with nothing in it", TABLE, [], "| no document | no text"),
+        ("a table with a header alone", TABLE, ["id,text"], "| no document"),
+        ("a file of no known kind", "a.docx", ["a fox"], "| no document | are not read | .md"),
+        ("a binary file called text", "a.txt", gzip.compress(b"a fox"), "| no document | UTF-8"),
+        (
+            "two binary files",
+            "",
+            _two_binary_files,
+            "2 of 2 files are damaged | .txt | max_quarantine",
+        ),
+        ("a PDF file that is none", "a.pdf", b"%PDF-1.7 a fox", "| no document | no PDF file"),
     ),
-    *_of_files(
-        {
-            "a cap of no pairs": (
-                lambda c: c.write("p.jsonl", ['{"query": "a"}']),
-                ("no pair", "p.jsonl@0"),
-            )
-        },
-        "pairs /p.jsonl@0",
-    ),
+    *_of_files("pairs /p.jsonl@0", ("no pairs asked", PAIRS, ['{"query": "a"}'], "| no pair")),
 ]
 
-# What is survivable or right; it must not be refused.
-FINE: Final = _of_files(
-    {
-        "no line end at the end": (
-            lambda c: (c.path / CORPUS).write_bytes((c.path / CORPUS).read_bytes()[:-1]),
-            (),
-        ),
-        "a line separator of Unicode in a text": (_document(3, text="a\u2028b"), ()),
-        "a zero byte in a text": (_document(3, text="a\0b"), ()),
-        "a line of 20 megabytes": (_document(3, text="a " * 10_000_000), ()),
-        "metadata that is a text": (_document(3, metadata="x"), ()),
-        "a title that is a list": (_document(3, title=["a"]), ()),
-        "one test query": (lambda c: c.label("test", range(30, 31)), ()),
-    }
-)
 
-_THERE = "folder that can be written to"
+def _without_line_end(c: Collection, name: str) -> None:
+    (c.path / name).write_bytes((c.path / name).read_bytes()[:-1])
+
+
+# What is survivable or right; it must not be refused.
+FINE: Final = [
+    replace(case, mentions=())
+    for case in _of_files(
+        "beir",
+        ("no line end at the end", CORPUS, _without_line_end, ""),
+        ("a line separator of Unicode in a text", CORPUS, _document(3, text="a\u2028b"), ""),
+        ("a zero byte in a text", CORPUS, _document(3, text="a\0b"), ""),
+        ("a line of 20 megabytes", CORPUS, _document(3, text="a " * 10_000_000), ""),
+        ("metadata that is a text", CORPUS, _document(3, metadata="x"), ""),
+        ("a title that is a list", CORPUS, _document(3, title=["a"]), ""),
+        ("one test query", TEST, _labels("q{i}\td{i}\t1", range(30, 31)), ""),
+    )
+]
+
+
+def _writing(variable: str, name: str, text: str, *mentions: str) -> Case:
+    """Return a case of a place that is written to; none of its own is told as no folder."""
+    mentions = mentions or (text.removeprefix("{place}/"), "folder that can be written to")
+    setting = {"ANMI_DATA_ROOT": "data", "ANMI_STORE": "store"}[variable]
+    return replace(Case(name, (variable, *mentions)), **{setting: text})
+
+
+def _configured(name: str, content: bytes, *mentions: str, file: str = "parameters_mine") -> Case:
+    return Case(name, mentions, conf=(f"test/{file}.yml", content))
+
+
+_BROKEN: Final = ("parameters_mine.yml", "Correct the YAML")
+_BY_COMMAND: Final = {
+    *("no folder", "labels of no split", "broken JSON", "a repeated id", "a zero byte in an id"),
+    *("relevance of 2**63", "train and test share a query", "only empty documents"),
+}
 RUNS: Final = [
-    # Where it is written to.
-    Case(
-        "a file for the data root",
-        ("mine/corpus.jsonl", "ANMI_DATA_ROOT", _THERE),
-        data="{place}/mine/corpus.jsonl",
-    ),
-    Case(
-        "a data root below a file",
-        ("mine/corpus.jsonl/x", "ANMI_DATA_ROOT", _THERE),
-        data="{place}/mine/corpus.jsonl/x",
-    ),
-    Case("no data root", ("ANMI_DATA_ROOT", "unset it"), data=""),
-    Case("a blank data root", ("ANMI_DATA_ROOT", "unset it"), data=" "),
-    Case("a data root of 300 letters", ("ANMI_DATA_ROOT", _THERE), data="{place}/" + "a" * 300),
-    Case("a data root that MLflow misreads", ("ANMI_DATA_ROOT", "a%20b"), data="{place}/a%20b"),
+    _writing("ANMI_DATA_ROOT", "a file for the data root", "{place}/mine/corpus.jsonl"),
+    _writing("ANMI_DATA_ROOT", "a data root below a file", "{place}/mine/corpus.jsonl/x"),
+    _writing("ANMI_DATA_ROOT", "no data root", "", "unset it"),
+    _writing("ANMI_DATA_ROOT", "a blank data root", " ", "unset it"),
+    _writing("ANMI_DATA_ROOT", "a data root of 300 letters", "{place}/" + "a" * 300, "written to"),
+    _writing("ANMI_DATA_ROOT", "a data root that MLflow misreads", "{place}/a%20b", "a%20b"),
     Case("a data root that refers to nothing", ('"data"', "nothing"), data="${nothing}"),
-    Case(
-        "a file for the store",
-        ("mine/corpus.jsonl", "ANMI_STORE", _THERE),
-        store="{place}/mine/corpus.jsonl",
-    ),
-    Case(
-        "a store below a file",
-        ("mine/corpus.jsonl/x", "ANMI_STORE", _THERE),
-        store="{place}/mine/corpus.jsonl/x",
-    ),
-    Case("no store", ("ANMI_STORE", "unset it"), store=""),
-    # Files of the configuration.
-    Case(
-        "a misspelt branch",
-        ('"evalution"', 'did you mean "evaluation"'),
-        conf=("test/parameters_mine.yml", b"evalution: {}\n"),
-    ),
-    Case(
-        "a recipe named as a baseline",
-        ("bm25", *_RESERVED),
-        conf=("test/parameters_mine.yml", b"recipes: {bm25: {extends: anmi}}\n"),
-    ),
-    Case(
+    _writing("ANMI_STORE", "a file for the store", "{place}/mine/corpus.jsonl"),
+    _writing("ANMI_STORE", "a store below a file", "{place}/mine/corpus.jsonl/x"),
+    _writing("ANMI_STORE", "no store", "", "unset it"),
+    _configured("a misspelt branch", b"evalution: {}\n", '"evalution"', 'mean "evaluation"'),
+    _configured("a reserved name", b"recipes: {bm25: {extends: anmi}}\n", "bm25", "another system"),
+    _configured(
         "a part of the search named twice",
-        ('"search.parts"', 'names the part "bm25" twice', "name each once"),
-        conf=("test/parameters.yml", b"search: {parts: [bm25, bm25]}\n"),
+        b"search: {parts: [bm25, bm25]}\n",
+        *('"search.parts"', '"bm25" twice', "name each once"),
+        file="parameters",
     ),
-    Case(
-        "broken YAML",
-        ("parameters_mine.yml", "Correct the YAML"),
-        conf=("test/parameters_mine.yml", b"seed: [1\n"),
-    ),
-    Case(
-        "YAML with tabs",
-        ("parameters_mine.yml", "Correct the YAML"),
-        conf=("test/parameters_mine.yml", b"seed:\n\t1\n"),
-    ),
-    Case(
-        "YAML that is a list",
-        ("parameters_mine.yml", "settings by name"),
-        conf=("test/parameters_mine.yml", b"- seed\n"),
-    ),
-    Case(
-        "YAML in UTF-16",
-        ("parameters_mine.yml", "UTF-8"),
-        conf=("test/parameters_mine.yml", "seed: 1".encode("utf-16")),
-    ),
-    Case(
-        "YAML with a fraction for a seed", _SEED, conf=("test/parameters_mine.yml", b"seed: 0.5\n")
-    ),
-    Case(
-        "a number for the data root",
-        ("`data` in globals.yml", "3"),
-        conf=("test/globals.yml", b"data: 3\n"),
-    ),
-    # Collections, and the same by the command as by the reader.
+    _configured("broken YAML", b"seed: [1\n", *_BROKEN),
+    _configured("YAML with tabs", b"seed:\n\t1\n", *_BROKEN),
+    _configured("YAML that is a list", b"- seed\n", "parameters_mine.yml", "settings by name"),
+    _configured("YAML in UTF-16", "seed: 1".encode("utf-16"), "parameters_mine.yml", "UTF-8"),
+    _configured("a fraction for a seed", b"seed: 0.5\n", '"seed"', "a whole number from 0 to"),
+    _configured("a number for the data root", b"data: 3\n", "globals.yml", "3", file="globals"),
+    # The same by the command as by the reader.
     *(
-        Case(f"{case.name}, by the command", case.mentions, "", case.spoil)
+        replace(case, name=f"{case.name}, by the command", parameters="", by="command")
         for case in FILES
-        if case.name
-        in (
-            "no folder",
-            "labels of no split",
-            "broken JSON",
-            "a repeated id",
-            "a zero byte in an id",
-            "relevance of 2**63",
-            "train and test share a query",
-            "only empty documents",
-        )
+        if case.name in _BY_COMMAND
     ),
     Case(
-        "no facts for mixed sources",
-        ("mixed sources", "kg:DIR"),
-        "recipe=dnh_linear",
+        *("no facts for mixed sources", ("mixed sources", "kg:DIR"), "recipe=dnh_linear"),
         pipelines="mining,adaptation,training",
     ),
 ]

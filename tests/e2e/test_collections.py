@@ -10,13 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.data
 PAIR_KEYS = {
-    "query",
-    "positive_doc",
-    "hard_negatives",
-    "query_type",
-    "doc_type",
-    "source",
-    "language",
+    *("query", "positive_doc", "hard_negatives", "query_type", "doc_type", "source", "language"),
 }
 
 

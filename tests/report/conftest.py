@@ -193,15 +193,9 @@ def full(
         )
     }
     empty = (
-        "training_summary",
-        "cross_encoder",
-        "llm_judge",
-        "hardness_results",
-        "knowledge_metrics",
-        "neighbours",
-        "pseudo_query_summary",
-        "dimension_metrics",
-        "encoder_info",
+        *("training_summary", "cross_encoder", "llm_judge", "hardness_results"),
+        *("knowledge_metrics", "neighbours", "pseudo_query_summary"),
+        *("dimension_metrics", "encoder_info"),
     )
     return (
         {name: {} for name in empty}

@@ -294,9 +294,5 @@ def test_nothing_but_data_is_fetched_from_the_hub(
     ]
     fetched = list(filter_repo_objects(files, **asked))
     assert fetched == [
-        "config.json",
-        "1_Pooling/config.json",
-        "model.safetensors",
-        "vocab.txt",
-        "spiece.model",
+        *("config.json", "1_Pooling/config.json", "model.safetensors", "vocab.txt", "spiece.model"),
     ]
