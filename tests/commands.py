@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -88,6 +92,50 @@ def environment(**variables: str) -> dict[str, str]:
     inherited = {
         key: value
         for key, value in os.environ.items()
-        if not key.startswith(("MLFLOW", "ANMI", "KEDRO"))
+        if not key.startswith(("MLFLOW", "ANMI", "KEDRO", "AWS"))
     }
     return {**inherited, "COLUMNS": "200", **variables}
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def serving(*words: str, port: int, log: Path, **variables: str) -> Iterator[str]:
+    """Run a module of Python's that serves, and give its address; what it prints goes to a file."""
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *words],
+            env=environment(**variables),
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+        try:
+            for _ in range(600):
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.25)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            # Asked to end, MLflow's takes many seconds to, and nothing of it is needed any more.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=60)
+
+
+@contextmanager
+def serving_mlflow(folder: Path, *words: str, **variables: str) -> Iterator[str]:
+    """Serve MLflow's tracking and registry with what it keeps in a folder: ``files`` and a log."""
+    port = free_port()
+    words = ("mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers=1", *words)
+    places = (
+        f"--backend-store-uri=sqlite:///{folder}/mlflow.db",
+        f"--artifacts-destination={folder}/files",
+    )
+    with serving(*words, *places, port=port, log=folder / "log", **variables) as address:
+        yield address

@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 from tests.e2e.conftest import write_chronicle
 
+AUDIT = ("run", "--pipelines", "audit", "--params")
 # As little work as every judge can do with.
 SMALL = (
     "bm25.engine=rank_bm25,audit.queries=20,denoising.depth=4,denoising.cross_encoder.max_pairs=16"
@@ -22,9 +23,7 @@ SMALL = (
 def audited(tmp_path: Path, new_place: Any, in_process: Callable[..., Result]) -> Any:
     place = new_place(tmp_path)
     collection = write_chronicle(tmp_path / "collection", ("train",))
-    done = in_process(
-        place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection},{SMALL}"
-    )
+    done = in_process(place, *AUDIT, f"collection=beir:{collection},{SMALL}")
     assert done.exit_code == 0, done.output
     return place
 
@@ -84,22 +83,11 @@ def test_an_audit_from_start_to_gate(
     planted.parent.mkdir()
     truth.assign(document_id=answers).drop_duplicates().to_parquet(planted, index=False)
     rerun = "audit.bm25.build_bm25_index,audit.dense.encode_collection,audit.scoring.audit_recipes"
-    done = in_process(
-        other,
-        "run",
-        "--pipelines",
-        "audit",
-        "--from-nodes",
-        rerun,
-        "--params",
-        f"collection=beir:{tmp_path}/collection,{SMALL}",
-        "--load-versions",
-        f"planted_truth:{planted.parent.name}",
-    )
+    collection = f"collection=beir:{tmp_path}/collection"
+    words = [*AUDIT, f"{collection},{SMALL}", "--from-nodes", rerun]
+    done = in_process(other, *words, "--load-versions", f"planted_truth:{planted.parent.name}")
     assert done.exit_code == 0, done.output
-    assert len(other.versions("audit", "evidence")) == 2, (
-        "judged again, in a store without judgments"
-    )
+    assert len(other.versions("audit", "evidence")) == 2, "judged again, in an empty store"
     assert rated_bytes(other) == rated_bytes(audited)
     found = other.table("audit", "audit_recipes.parquet")
     blind = ["recipe", "setting", "threshold", "gap", "coverage", "queries_lost", "negatives"]
@@ -109,27 +97,16 @@ def test_an_audit_from_start_to_gate(
     assert selections(other, open_catalog) == selections(audited, open_catalog)
 
     # The gate fails the run when all is saved.
-    done = in_process(
-        audited,
-        "run",
-        "--pipelines",
-        "audit",
-        "--from-nodes",
-        "audit.scoring.audit_recipes",
-        "--params",
-        f"collection=beir:{tmp_path}/collection,audit.max_false_negative_rate=0.001,audit.recipe=naive_top",
-    )
+    gate = f"{collection},audit.max_false_negative_rate=0.001,audit.recipe=naive_top"
+    words = [*AUDIT, gate, "--from-nodes", "audit.scoring.audit_recipes"]
+    done = in_process(audited, *words)
     assert done.exit_code == 1
     assert 'recipe "naive_top" has' in done.output
     assert "audit.max_false_negative_rate allows (0.10%)" in done.output
     for name in ("audit_recipes.parquet", "audit_judges.parquet", "audit_summary.json"):
         assert len(audited.versions("audit", name)) == 2, name
-    assert not {path.name for path in audited.data.iterdir()} & {
-        "ingestion",
-        "bm25",
-        "dense",
-        "selection",
-    }
+    stages = {"ingestion", "bm25", "dense", "selection"}
+    assert not stages & {path.name for path in audited.data.iterdir()}
 
 
 def selections(place: Any, open_catalog: Any) -> dict[str, list[bytes]]:
@@ -156,13 +133,11 @@ def test_what_cannot_be_audited_is_said(
     qrels = collection / "qrels" / "train.tsv"
     lines = qrels.read_text(encoding="utf-8").splitlines()
     qrels.write_text("\n".join(lines[:1] + lines[1::3]) + "\n", encoding="utf-8")
-    done = in_process(
-        place, "run", "--pipelines", "audit", "--params", f"collection=beir:{collection}"
-    )
+    done = in_process(place, *AUDIT, f"collection=beir:{collection}")
     assert done.exit_code == 1
     assert "no training queries with two positives" in done.output
     assert "no equivalents" in done.output
-    misspelt = in_process(place, "run", "--pipelines", "audit", "--params", "audit.recipe=naive_tp")
+    misspelt = in_process(place, *AUDIT, "audit.recipe=naive_tp")
     assert 'no recipe "naive_tp": did you mean "naive_top"' in misspelt.output
     nothing = in_process(place, "anmi", "audit")
     assert "kedro run --pipelines audit" in nothing.output

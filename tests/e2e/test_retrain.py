@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 from click.testing import Result
+from tests.commands import environment
 from tests.e2e.conftest import write_chronicle
 
 from anmi.evaluation.promotion import PromotionRule
@@ -53,42 +54,21 @@ def nights(tmp_path_factory: pytest.TempPathFactory, new_place: Any, kedro: Any)
     parameters = f"collection=beir:{write_chronicle(folder / 'chronicle', SPLITS)},{SMALL}"
 
     def night(extra: str = "") -> subprocess.CompletedProcess[str]:
+        words = ("run", "--pipelines", "retrain", "--params", parameters + extra)
         done: subprocess.CompletedProcess[str] = kedro(
-            "run",
-            "--pipelines",
-            "retrain",
-            "--params",
-            parameters + extra,
-            data_root=place.data,
-            store=place.store,
+            *words, data_root=place.data, store=place.store
         )
         return done
 
     promoted = night()
     assert promoted.returncode == EXIT_CODES["promoted"], promoted.stdout + promoted.stderr
     lock = place.store / "retrain.lock"
-    environment = {
-        **{
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("MLFLOW", "ANMI", "KEDRO"))
-        },
-        "ANMI_DATA_ROOT": str(place.data),
-        "ANMI_STORE": str(place.store),
-    }
-    command = [
-        str(Path(sys.executable).with_name("kedro")),
-        "run",
-        "--env",
-        "test",
-        "--pipelines",
-        "retrain",
-    ]
+    kedro_words = [str(Path(sys.executable).with_name("kedro")), "run", "--env", "test"]
     with (folder / "log").open("w") as log:
         holder = subprocess.Popen(
-            [*command, "--params", parameters],
+            [*kedro_words, "--pipelines", "retrain", "--params", parameters],
             cwd=ROOT,
-            env=environment,
+            env=environment(ANMI_DATA_ROOT=str(place.data), ANMI_STORE=str(place.store)),
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -139,9 +119,7 @@ def test_what_was_killed_lets_the_next_one_in_which_keeps_the_champion(nights: N
     assert promotion["decision"] == "kept"
     assert figures["queries"] == 16
     rule = PromotionRule()
-    assert figures["margin"] == rule.luck > rule.margin, (
-        "a seed makes more than retrain.rule.margin"
-    )
+    assert figures["margin"] == rule.luck > rule.margin, "a seed makes more than the margin"
     assert figures["bound"] < -figures["margin"]
     assert figures["difference"] == pytest.approx(figures["challenger"] - figures["champion"])
     assert "not shown to be non-inferior" in promotion["reasons"][0]
@@ -153,20 +131,13 @@ def test_every_run_is_closed_in_the_books(nights: Nights) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{nights.place.data}/tracking/mlflow.db")
-    runs = client.search_runs(
-        [client.get_experiment_by_name("anmi-test").experiment_id], order_by=["start_time ASC"]
-    )
-    assert [run.info.status for run in runs] == ["FINISHED", "RUNNING", "FINISHED"], (
-        "one was refused before"
-    )
-    assert (
-        runs[0].data.metrics["promotion/promoted"],
-        runs[2].data.metrics["promotion/promoted"],
-    ) == (1, 0)
-    manifests = [
-        json.loads(p.read_text(encoding="utf-8"))
-        for p in sorted(nights.place.data.glob("runs/*/run.json"))
-    ]
+    experiment = client.get_experiment_by_name("anmi-test").experiment_id
+    runs = client.search_runs([experiment], order_by=["start_time ASC"])
+    # One was refused before it was tracked.
+    assert [run.info.status for run in runs] == ["FINISHED", "RUNNING", "FINISHED"]
+    assert [runs[night].data.metrics["promotion/promoted"] for night in (0, 2)] == [1, 0]
+    records = sorted(nights.place.data.glob("runs/*/run.json"))
+    manifests = [json.loads(path.read_text(encoding="utf-8")) for path in records]
     assert [m["status"] for m in manifests] == ["finished", "running", "failed", "finished"]
     assert manifests[0]["tracking_run"] == runs[0].info.run_id
 
@@ -198,19 +169,12 @@ def test_another_model_is_asked_for_by_its_name(
 
 def test_the_commands_of_the_page(command: Callable[..., Result]) -> None:
     page = (ROOT / "docs" / "retraining.md").read_text(encoding="utf-8")
-    lines = [
-        line
-        for block in re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL)
-        for line in block.splitlines()
-    ]
+    lines = "".join(re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL)).splitlines()
     # The nights above are runs of it.
-    assert [line for line in lines if line.startswith("kedro run")] == [
-        "kedro run --pipelines retrain"
-    ]
+    assert [line for line in lines if "kedro run" in line] == ["kedro run --pipelines retrain"]
     assert len(lines) >= 4
     for line in lines[1:]:
-        words = shlex.split(line, comments=True)[1:]
-        done = command(*words)
+        done = command(*shlex.split(line, comments=True)[1:])
         assert done.exit_code == 0, done.output
     for name, code in EXIT_CODES.items():
         assert re.search(rf"\| {code} +\| {name}", page), name

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+from tests.commands import serving_mlflow
 
 
 @pytest.fixture(scope="session")
@@ -31,42 +19,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that keeps the files of models itself."""
-    folder, port = tmp_path_factory.mktemp("server"), free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-        "--backend-store-uri",
-        f"sqlite:///{folder}/mlflow.db",
-        "--artifacts-destination",
-        str(folder / "files"),
-    ]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            command, cwd=folder, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            until = time.monotonic() + 90
-            while True:
-                assert process.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < until, (folder / "log").read_text()
-                try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2):
-                        break
-                except OSError:
-                    time.sleep(0.2)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            # Asked to end, it takes many seconds to, and nothing of it is needed any more.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    with serving_mlflow(tmp_path_factory.mktemp("server")) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
@@ -79,20 +33,13 @@ def open_registry() -> Callable[[str], Any]:
         from anmi.datasets.model_registry import ModelRegistry
 
         client = MlflowClient(tracking_uri=uri)
-        found = client.get_experiment_by_name("tests")
-        place = (
-            None
-            if "://" in uri and not uri.startswith("sqlite")
-            else Path(uri.removeprefix("sqlite:///")).parent
-        )
-        experiment = (
-            found.experiment_id
-            if found
-            else client.create_experiment(
-                "tests", artifact_location=place and (place / "files").as_uri()
-            )
-        )
-        return ModelRegistry(uri, client.create_run(experiment).info.run_id)
+        experiment = client.get_experiment_by_name("tests")
+        if experiment is None:
+            database = Path(uri.removeprefix("sqlite:///"))
+            files = (database.parent / "files").as_uri() if uri.startswith("sqlite") else None
+            client.create_experiment("tests", artifact_location=files)
+            experiment = client.get_experiment_by_name("tests")
+        return ModelRegistry(uri, client.create_run(experiment.experiment_id).info.run_id)
 
     return opened
 
