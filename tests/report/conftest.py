@@ -16,40 +16,24 @@ SCORES = {
 
 
 def results() -> pd.DataFrame:
+    columns = ["collection", "encoder", "recipe", "seed_count", "metric", "value", "low", "high"]
     rows = [
-        ("api_docs", "minilm", r, 1, m, v, v - 0.02, v + 0.021)
-        for r, s in SCORES.items()
-        for m, v in s.items()
+        ("api_docs", "minilm", system, 1, metric, value, value - 0.02, value + 0.021)
+        for system, scores in SCORES.items()
+        for metric, value in scores.items()
     ]
-    return pd.DataFrame(
-        rows,
-        columns=["collection", "encoder", "recipe", "seed_count", "metric", "value", "low", "high"],
-    )
+    return pd.DataFrame(rows, columns=columns)
 
 
 def comparisons() -> pd.DataFrame:
+    columns = ["system", "baseline", "metric", "difference", "low", "high", "p_value"]
     rows = []
-    for system, baseline in (
-        ("anmi_2_1", "zero_shot"),
-        ("anmi_2_1", "bm25"),
-        ("bm25", "zero_shot"),
-    ):
-        for metric, value in SCORES[system].items():
-            d = value - SCORES[baseline][metric]
-            rows.append(
-                (
-                    system,
-                    baseline,
-                    metric,
-                    d,
-                    d - 0.015,
-                    d + 0.016,
-                    0.0002 if abs(d) > 0.02 else 0.04,
-                )
-            )
-    return pd.DataFrame(
-        rows, columns=["system", "baseline", "metric", "difference", "low", "high", "p_value"]
-    )
+    for pair in (("anmi_2_1", "zero_shot"), ("anmi_2_1", "bm25"), ("bm25", "zero_shot")):
+        for metric, value in SCORES[pair[0]].items():
+            gain = value - SCORES[pair[1]][metric]
+            p_value = 0.0002 if abs(gain) > 0.02 else 0.04
+            rows.append((*pair, metric, gain, gain - 0.015, gain + 0.016, p_value))
+    return pd.DataFrame(rows, columns=columns)
 
 
 def funnel() -> list[dict]:
@@ -71,28 +55,26 @@ def funnel() -> list[dict]:
 
 
 def distributions() -> dict[str, dict]:
-    rng, found = np.random.default_rng(0), {}
-    for name, low, high in (
-        ("dense", 0.0, 1.0),
-        ("bm25", 0.0, 40.0),
-        ("p_relevant", 0.0, 1.0),
-        ("elo", 600.0, 1600.0),
-    ):
+    rng = np.random.default_rng(0)
+    ranges = {
+        "dense": (0.0, 1.0),
+        "bm25": (0.0, 40.0),
+        "p_relevant": (0.0, 1.0),
+        "elo": (600.0, 1600.0),
+    }
+    shapes = {"positives": (9, 3, 1000), "kept": (3, 7, 40_633), "negatives": (4, 6, 6_111)}
+    rejected = {"consistency": (3, 5, 11_870), "denoise": (7, 3, 9_644)}
+    rejected |= {"max_ratio": (6, 3, 14_310), "elo_gap": (5, 4, 21_955)}
+    histograms = {}
+    for name, (low, high) in ranges.items():
         edges = np.linspace(low, high, 41)
-        shapes = {"positives": (9, 3, 1000), "kept": (3, 7, 40_633), "negatives": (4, 6, 6_111)}
-        rejected = {
-            "consistency": (3, 5, 11_870),
-            "denoise": (7, 3, 9_644),
-            "max_ratio": (6, 3, 14_310),
-        }
-        rejected |= {"elo_gap": (5, 4, 21_955)}
         counts = {
             group: np.histogram(low + (high - low) * rng.beta(*shape), edges)[0].tolist()
             for group, shape in (shapes | rejected).items()
         }
-        told = {"rejected": {step: counts.pop(step) for step in rejected}}
-        found[name] = {"edges": edges.tolist(), **counts, **told}
-    return found
+        by_step = {step: counts.pop(step) for step in rejected}
+        histograms[name] = {"edges": edges.tolist(), **counts, "rejected": by_step}
+    return histograms
 
 
 def training_log() -> pd.DataFrame:
@@ -102,15 +84,8 @@ def training_log() -> pd.DataFrame:
     dev[79::80] = [0.641, 0.658, 0.661]
     loss = 1.1 * np.exp(-step / 90) + 0.55 + rng.normal(0, 0.08, 240)
     temperature = 0.05 - 0.012 * (1 - np.exp(-step / 120))
-    return pd.DataFrame(
-        {
-            "step": step,
-            "epoch": step / 80,
-            "loss": loss,
-            "temperature": temperature,
-            "dev_ndcg@10": dev,
-        }
-    )
+    columns = {"step": step, "epoch": step / 80, "loss": loss, "temperature": temperature}
+    return pd.DataFrame(columns | {"dev_ndcg@10": dev})
 
 
 SEARCH: dict[str, Any] = {
@@ -143,19 +118,11 @@ def nearness() -> dict:
         counts = [400, 900, 1_300, 900, 300, 10]
         known = [count // 4 for count in counts]
         relevant = [int(share * count) for share, count in zip(expected, known, strict=True)]
-        return {
-            "candidates": counts,
-            "judged": counts,
-            "expected": expected,
-            "known": known,
-            "relevant": relevant,
-        }
+        judged = {"candidates": counts, "judged": counts, "expected": expected}
+        return judged | {"known": known, "relevant": relevant}
 
-    return {
-        "edges": [-0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1],
-        "chosen": group(1),
-        "rejected": group(8),
-    }
+    edges = [-0.2, -0.15, -0.1, -0.05, 0.0, 0.05, 0.1]
+    return {"edges": edges, "chosen": group(1), "rejected": group(8)}
 
 
 def full(
@@ -168,86 +135,54 @@ def full(
         "rows": results() if measured is None else measured,
         "comparisons": comparisons() if compared is None else compared,
     }
-    leak = {
-        "count": 31,
-        "total": 6111,
-        "share": 31 / 6111,
-        "low": 0.0036,
-        "high": 0.0072,
-        "queries": 27,
-        "queries_total": 876,
-        "known": 412,
-    }
-    versions = {
-        "anmi": "0.1.0",
-        "torch": "2.9.0",
-        "sentence-transformers": "6.2.0",
-        "numpy": "2.4.6",
-    }
+    leak = {"count": 31, "total": 6111, "share": 31 / 6111, "low": 0.0036, "high": 0.0072}
+    leak |= {"queries": 27, "queries_total": 876, "known": 412}
+    versions = {"anmi": "0.1.0", "torch": "2.9.0", "sentence-transformers": "6.2.0", "numpy": "2.4"}
+    curves = {"dense": (0.788, 1.6, 0.091), "cross-encoder": (0.912, 1.15, 0.027)}
     judges = {
         name: {"auc": auc, "reliability": reliability(*curve), "method": "Platt scaling"}
-        for name, auc, curve in (
-            ("dense", 0.788, (1.6, 0.091)),
-            ("cross-encoder", 0.912, (1.15, 0.027)),
-            ("fused", 0.985, (1.02, 0.008)),
-        )
+        for name, (auc, *curve) in (curves | {"fused": (0.985, 1.02, 0.008)}).items()
     }
+    gaps = {"column": "elo", "count": 6111, "mean": 330.2, "median": 329.0}
+    gaps |= {"edges": edges.tolist(), "counts": counts.tolist()}
+    expected = {"share": 0.012, "low": 0.01, "high": 0.015}
+    expected |= {"judged": 6111, "total": 6111, "doubtful": 0}
+    sources = {"bm25+dense": 5_000, "dense": 1_111}
+    summary = {
+        "funnel": funnel(),
+        "distributions": distributions(),
+        "by_nearness": nearness(),
+        "origins": {"sources": sources, "tiers": {"window": 6_000, "deeper": 111}},
+        "expected": expected,
+        "gaps": {"elo": gaps},
+    }
+    records = {name: table.to_dict("records") for name, table in tables.items()}
     empty = (
-        *("training_summary", "cross_encoder", "llm_judge", "hardness_results"),
-        *("knowledge_metrics", "neighbours", "pseudo_query_summary"),
-        *("dimension_metrics", "encoder_info"),
+        *(
+            "training_summary",
+            "cross_encoder",
+            "llm_judge",
+            "hardness_results",
+            "knowledge_metrics",
+        ),
+        *("neighbours", "pseudo_query_summary", "dimension_metrics", "encoder_info"),
     )
-    return (
-        {name: {} for name in empty}
-        | {
-            "results": (
-                {name: table.to_dict("records") for name, table in tables.items()}
-                | {"date": "2025-01-31", "versions": versions, "false_negatives": leak}
-            ),
-            "selection_summary": (
-                {
-                    "funnel": funnel(),
-                    "distributions": distributions(),
-                    "by_nearness": nearness(),
-                    "origins": {
-                        "sources": {"bm25+dense": 5_000, "dense": 1_111},
-                        "tiers": {"window": 6_000, "deeper": 111},
-                    },
-                    "expected": {
-                        "share": 0.012,
-                        "low": 0.01,
-                        "high": 0.015,
-                        "judged": 6111,
-                        "total": 6111,
-                        "doubtful": 0,
-                    },
-                    "gaps": {
-                        "elo": {
-                            "column": "elo",
-                            "count": 6111,
-                            "mean": 330.2,
-                            "median": 329.0,
-                            "edges": edges.tolist(),
-                            "counts": counts.tolist(),
-                        }
-                    },
-                }
-                | (selection or {})
-            ),
-            "collection_info": {
-                "collection": "api_docs",
-                "documents": 3312,
-                "queries": {"train": 1000, "test": 412},
-            },
-            "training_rows": range(1000),
-            "training_log": training_log(),
-            "latent_neighbours": pd.DataFrame(),
-            "fused_judge": {"judges": judges},
-            "encoder": "minilm",
-            "recipe": "anmi_2_1",
-        }
-        | changes
-    )
+    artifacts: dict[str, Any] = {
+        "results": records | {"date": "2025-01-31", "versions": versions, "false_negatives": leak},
+        "selection_summary": summary | (selection or {}),
+        "collection_info": {
+            "collection": "api_docs",
+            "documents": 3312,
+            "queries": {"train": 1000, "test": 412},
+        },
+        "training_rows": range(1000),
+        "training_log": training_log(),
+        "latent_neighbours": pd.DataFrame(),
+        "fused_judge": {"judges": judges},
+        "encoder": "minilm",
+        "recipe": "anmi_2_1",
+    }
+    return {name: {} for name in empty} | artifacts | changes
 
 
 @pytest.fixture

@@ -23,9 +23,9 @@ from anmi.report.explanation import (
 from anmi.selection.recipe import Recipe, Runner
 
 DENSE = np.array([[0.8, 0.77, 0.7, 0.6, 0.5, 0.4]], np.float32)
-CORPUS = pd.DataFrame(
-    {"document_id": [f"d{i}" for i in range(9)], "title": "", "text": "some words"}
-)
+POSITIVES = (("dense", [0.8, 0.5]), ("elo", [800, 500]))
+IDS = [f"d{i}" for i in range(9)]
+CORPUS = pd.DataFrame({"document_id": IDS, "title": "", "text": "some words"})
 
 
 def row(**changes: Any) -> Candidates:
@@ -35,21 +35,11 @@ def row(**changes: Any) -> Candidates:
         "positives": np.array([[0, 7]], np.int32),
         "documents": np.arange(1, 7, dtype=np.int32)[None, :],
         "source": np.full((1, 6), 3, np.uint8),
-        "columns": {
-            "dense": DENSE,
-            "elo": 1000 * DENSE,
-            "gap_se": np.full((1, 6), 10, np.float32),
-            "p_relevant": DENSE - 0.1,
-        },
-        "positive_columns": {
-            "dense": np.array([[0.8, 0.5]], np.float32),
-            "elo": np.array([[800, 500]], np.float32),
-        },
-        "query_columns": {
-            "positive_rank": np.array([3], np.float32),
-            "consistent": np.array([0], np.float32),
-        },
+        "columns": {"dense": DENSE, "elo": 1000 * DENSE, "p_relevant": DENSE - 0.1},
+        "positive_columns": {name: np.array([values], np.float32) for name, values in POSITIVES},
+        "query_columns": {"positive_rank": np.float32([3]), "consistent": np.float32([0])},
     }
+    given["columns"]["gap_se"] = np.full((1, 6), 10, np.float32)
     return Candidates(**given | changes)
 
 
@@ -63,23 +53,16 @@ def verdicts(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_every_candidate_tells_the_rule_that_decided() -> None:
-    block = selected(
-        [
-            {"max_ratio": {"max_ratio": 0.95}},
-            {"rank_window": {"column": "dense", "last": 100}},
-            "top",
-        ]
-    )
+    window = {"rank_window": {"column": "dense", "last": 100}}
+    block = selected([{"max_ratio": {"max_ratio": 0.95}}, window, "top"])
     found = explain(block, CORPUS, negatives_wanted=2)
     unsafe = ("unsafe", "max_ratio: dense ≥ 0.95 of the positive's (dense ≥ 0.76)")
     assert verdicts(found)[:2] == [unsafe, unsafe]
     assert {verdict for verdict, _ in verdicts(found)[2:]} == {"unwanted"}
     block = selected([{"max_ratio": {"max_ratio": 0.95}}, {"top": {"by": "dense"}}])
     assert verdicts(explain(block, CORPUS, negatives_wanted=2))[2:] == [
-        ("negative", "choice 1 of 2"),
-        ("negative", "choice 2 of 2"),
-        ("not drawn", "2 taken before it"),
-        ("not drawn", "2 taken before it"),
+        *(("negative", "choice 1 of 2"), ("negative", "choice 2 of 2")),
+        *[("not drawn", "2 taken before it")] * 2,
     ]
 
 
@@ -89,27 +72,19 @@ def test_what_is_left_although_too_few_were_taken_had_no_value_to_be_drawn_by() 
     assert [verdict for verdict, _ in verdicts(found)] == ["negative"] * 3 + ["not drawn"] * 3
     assert found["candidates"][-1]["why"] == "the sampler had no value for it"
     assert found["candidates"][-1]["scores"]["dense"] is None
-    assert (
-        explain(row(), CORPUS, negatives_wanted=0)["candidates"][0]["why"]
-        == "the recipe draws none"
-    )
+    none_wanted = explain(row(), CORPUS, negatives_wanted=0)["candidates"][0]
+    assert none_wanted["why"] == "the recipe draws none"
 
 
 def test_a_dropped_query_tells_step_rule_and_figures() -> None:
-    found = explain(
-        selected([{"denoise": {"threshold": 0.6}}, "consistency", {"top": {"by": "dense"}}]), CORPUS
-    )
-    assert found["dropped"] == {
-        "step": "consistency",
-        "rule": "BM25 does not find a positive near the top",
-    }
+    steps = [{"denoise": {"threshold": 0.6}}, "consistency", {"top": {"by": "dense"}}]
+    found = explain(selected(steps), CORPUS)
+    rule = "BM25 does not find a positive near the top"
+    assert found["dropped"] == {"step": "consistency", "rule": rule}
     assert found["figures"] == {"positive_rank": 3, "consistent": 0}
     # What an earlier step rejected keeps that step's name.
     assert found["candidates"][0]["step"] == "denoise"
-    assert verdicts(found)[-1] == (
-        "query dropped",
-        "consistency: BM25 does not find a positive near the top",
-    )
+    assert verdicts(found)[-1] == ("query dropped", f"consistency: {rule}")
 
 
 @pytest.mark.parametrize(
@@ -131,9 +106,8 @@ def test_the_limit_shown_is_the_one_that_was_applied(step: Any, column: str, sig
     candidates = explain(block, CORPUS)["candidates"]
     rejected = np.array([candidate["verdict"] == "unsafe" for candidate in candidates])
     assert 0 < rejected.sum() < len(rejected)
-    limit = float(
-        next(candidate["here"] for candidate in candidates if candidate["here"]).split()[-1]
-    )
+    shown = next(candidate["here"] for candidate in candidates if candidate["here"])
+    limit = float(shown.split()[-1])
     assert (rejected == (block.columns[column][0] >= limit)).all()
 
 
@@ -168,34 +142,34 @@ def test_evidence_adds_up_to_the_judgment() -> None:
 
 
 def test_an_explanation_is_plain_json() -> None:
-    found = explain(
-        selected([{"top": {"by": "dense"}}], block=row(columns={"dense": DENSE / 3})), CORPUS
-    )
+    thirds = row(columns={"dense": DENSE / 3})
+    found = explain(selected([{"top": {"by": "dense"}}], block=thirds), CORPUS)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["candidates"][0]["scores"]["dense"] == float(f"{0.8 / 3:.7g}")
 
 
 def test_a_document_that_is_no_candidate_has_a_reason() -> None:
     group = {"d8": "d7"}
-    assert (
-        not_a_candidate(0, row(), CORPUS, {})
-        == "it is a positive of the query, the one that is compared with"
-    )
+    assert "the one that is compared with" in not_a_candidate(0, row(), CORPUS, {})
     assert not_a_candidate(7, row(), CORPUS, {}) == "it is a positive of the query"
     for positives in ({}, {"positives": np.array([[0]], np.int32), "positive_columns": {}}):
         told = not_a_candidate(8, row(**positives), CORPUS, group, labelled=["d0", "d7"])
         assert told == "it has the text of the positive d7, and so is no negative"
-    assert "which was not measured: dense.positives" in not_a_candidate(
-        8, row(), CORPUS, {}, labelled=["d8"]
-    )
+    labelled = not_a_candidate(8, row(), CORPUS, {}, labelled=["d8"])
+    assert "which was not measured: dense.positives" in labelled
     assert "candidates: 6 from bm25, 6 from dense" in not_a_candidate(8, row(), CORPUS, {})
 
 
-POSITIVE = {
-    "document_id": "a.positive",
-    "start": "does what is asked",
-    "scores": {"dense": 0.8, "dense_rank": 1.0, "p_relevant": None},
+SHOWN: dict[str, float | None] = {
+    "bm25": 12.5,
+    "bm25_rank": 4.0,
+    "p_relevant": 0.25,
+    "elo": 1004.0,
+    "elo_se": 88.5,
 }
+SHOWN |= {"gap": 120.5, "gap_se": 90.5, "cross": 1.5, "odd": None, "coverage": 0.5}
+POSITIVE: dict[str, Any] = {"document_id": "a.positive", "start": "does what is asked"}
+POSITIVE |= {"scores": {"dense": 0.8, "dense_rank": 1.0, "p_relevant": None}}
 
 
 def candidate(place: int, verdict: str, why: str, **changes: Any) -> dict[str, Any]:
@@ -204,24 +178,7 @@ def candidate(place: int, verdict: str, why: str, **changes: Any) -> dict[str, A
         "document_id": f"package.module.rather_long_name_{place}",
         "start": "密集检索 and further words " * 5,
         "source": ["bm25", "dense"],
-        "scores": (
-            {
-                "dense": 0.7,
-                "dense_rank": 2.0 + place,
-                "bm25": 12.5,
-                "bm25_rank": 4.0,
-                "p_relevant": 0.25,
-            }
-            | {
-                "elo": 1004.0,
-                "elo_se": 88.5,
-                "gap": 120.5,
-                "gap_se": 90.5,
-                "cross": 1.5,
-                "odd": None,
-                "coverage": 0.5,
-            }
-        ),
+        "scores": {"dense": 0.7, "dense_rank": 2.0 + place, **SHOWN},
         "verdict": verdict,
         "why": why,
         "weight": 0.5,
@@ -251,9 +208,8 @@ def test_the_table_fits_and_cuts_no_number_no_rule_and_no_id(width: int) -> None
     columns = ["".join(cell.strip() for cell in cells) for cells in zip(*rows, strict=True)]
     for candidate in FOUND["candidates"]:
         assert candidate["document_id"] in columns[1]
-        assert any(
-            candidate["why"].replace(" ", "") in column.replace(" ", "") for column in columns
-        )
+        why = candidate["why"].replace(" ", "")
+        assert any(why in column.replace(" ", "") for column in columns)
     assert any("0.700#30.700#4" in column for column in columns)
     assert "…" not in "".join(columns[2:]).replace("0.2…0.9", "")
 
@@ -267,12 +223,9 @@ def test_the_first_are_shown_and_all_that_were_chosen() -> None:
 
 def test_everything_about_one_document_stands_beside_the_positive() -> None:
     shown = printed(document_table(FOUND, FOUND["candidates"][0]), 120)
-    cells = [
-        [cell.strip() for cell in line.split("│")[1:-1]]
-        for line in shown.splitlines()
-        if line.startswith("│")
-    ]
-    values = {name: rest for name, *rest in cells if name}
+    rows = [line.split("│")[1:-1] for line in shown.splitlines() if line.startswith("│")]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    values = {name: texts for name, *texts in cells if name}
     assert values["document"] == ["package.module.rather_long_name_1", "a.positive"]
     assert (values["dense"], values["dense_rank"]) == (["0.700", "0.800"], ["3", "1"])
     assert values["coverage"] == ["0.500 (+1.25 log-odds)", ""]

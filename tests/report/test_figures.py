@@ -36,12 +36,10 @@ def test_each_group_of_scores_adds_up_to_all_of_it():
             assert len(trace["y"]) == len(trace["x"])
 
 
-def curriculum_log(log, **columns):
+def curriculum_log(log):
     difficulty = np.repeat([0.0, 0.05, 0.1], len(log) // 3)
     window = {"low": 100 + 300 * (1 - difficulty), "high": 400 + 200 * (1 - difficulty)}
-    return log.assign(
-        difficulty=difficulty, **{**window, "negatives": 7.0, "inside": 0.8, **columns}
-    )
+    return log.assign(difficulty=difficulty, **window, negatives=7.0, inside=0.8)
 
 
 def test_a_curriculum_is_shown_with_its_window_and_the_dev_metric():
@@ -96,10 +94,8 @@ def test_what_was_kept_of_a_training_is_shown_by_kind_of_dev_query():
 def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up():
     rows = [*funnel(), {"step": "idle", "kind": "rejected", "candidates": 0, "queries": 0}]
     figure = figures.funnel(rows)
-    ways = {
-        trace["name"]: dict(zip(trace["y"], trace["x"], strict=True))
-        for trace in figure.spec["data"]
-    }
+    traces = figure.spec["data"]
+    ways = {trace["name"]: dict(zip(trace["y"], trace["x"], strict=True)) for trace in traces}
     assert ways["all"] == {"all candidates": 98_412}
     assert ways["negatives"] == {"→ negatives": 6_111}
     assert sum(sum(way.values()) for name, way in ways.items() if name != "all") == 98_412
@@ -113,13 +109,8 @@ def test_the_funnel_tells_what_each_step_took_and_all_of_it_adds_up():
 
 
 def found(**changes) -> dict:
-    chosen = {
-        "candidates": [100, 30, 5],
-        "judged": [100, 30, 5],
-        "expected": [0.01, 0.02, 0.9],
-        "known": [50, 30, 5],
-        "relevant": [1, 0, 5],
-    }
+    chosen = {"candidates": [100, 30, 5], "judged": [100, 30, 5], "expected": [0.01, 0.02, 0.9]}
+    chosen |= {"known": [50, 30, 5], "relevant": [1, 0, 5]}
     rejected = chosen | {"expected": [0.1, 0.2, 0.3], "relevant": [0, 3, 5]}
     return {"edges": [-0.1, 0.0, 0.1, 0.2], "chosen": chosen, "rejected": rejected} | changes
 
@@ -127,24 +118,15 @@ def found(**changes) -> dict:
 def test_shares_are_drawn_at_the_middles_of_bins_with_enough_in_them():
     figure = figures.relevance_by_nearness(found())
     assert figure is not None
-    drawn = {trace["name"]: (trace["x"], trace["y"]) for trace in figure.spec["data"]}
-    assert drawn["chosen, as the judge expects"] == (
-        pytest.approx([-0.05, 0.05]),
-        pytest.approx([1, 2]),
-    )
-    assert drawn["rejected, as the judge expects"] == (
-        pytest.approx([-0.05, 0.05]),
-        pytest.approx([10, 20]),
-    )
+    points = {trace["name"]: [*trace["x"], *trace["y"]] for trace in figure.spec["data"]}
+    approx = pytest.approx
+    assert points["chosen, as the judge expects"] == approx([-0.05, 0.05, 1, 2])
+    assert points["rejected, as the judge expects"] == approx([-0.05, 0.05, 10, 20])
     # On a scale of logarithms none has no place.
-    assert drawn["chosen, known to be relevant"] == (pytest.approx([-0.05]), pytest.approx([2]))
-    assert drawn["rejected, known to be relevant"] == (pytest.approx([0.05]), pytest.approx([10]))
-    assert "Open marks" in figure.note
+    assert points["chosen, known to be relevant"] == approx([-0.05, 2])
+    assert points["rejected, known to be relevant"] == approx([0.05, 10])
     # Of the bins from 0 on: (30 × 2 + 5 × 90) / 35 and (30 × 20 + 5 × 30) / 35.
-    assert (
-        "the judge expects 14.6 % of the chosen ones and 21.4 % of the rejected ones to be relevant"
-        in figure.note
-    )
+    assert "14.6 % of the chosen ones and 21.4 % of the rejected ones" in figure.note
 
 
 def test_the_sources_of_drawn_negatives_are_stacked_up_to_all_of_them():
@@ -174,10 +156,7 @@ def test_neighbours_are_drawn_by_query_rank_and_step_with_their_uris():
     figure = figures.latent_neighbours(neighbour_table(lines))
     (trace,) = figure.spec["data"]
     assert trace["x"] == ["50", "100"] and trace["y"] == ["a · 1", "b · 1", "b · 2"]
-    assert trace["z"] == [[2, None], [0, 1], [2, None]] and trace["text"] == [
-        ["d4", ""],
-        ["x", "z"],
-        ["&lt;y&gt;", ""],
-    ]
+    assert trace["z"] == [[2, None], [0, 1], [2, None]]
+    assert trace["text"] == [["d4", ""], ["x", "z"], ["&lt;y&gt;", ""]]
     assert trace["customdata"] == [["d4", ""], ["u/x", "u/z"], ["u/&lt;y&gt;", ""]]
     assert go.Figure(figure.spec) and figures.latent_neighbours(neighbour_table()) is None

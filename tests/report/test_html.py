@@ -87,15 +87,13 @@ def test_every_plot_is_one_that_plotly_accepts(page):
 
 def test_texts_are_escaped(make):
     curve = make()["fused_judge"]["judges"]["dense"]["reliability"]
+    steps = [row | {"step": HOSTILE, "rule": HOSTILE} for row in funnel()]
     kinds = {HOSTILE: {"made": 2, "kept": 1, "dropped": {HOSTILE: 1}}}
     page = render(
         make(
             results().replace({"recipe": {"anmi_2_1": HOSTILE}}),
             comparisons().replace({"system": {"anmi_2_1": HOSTILE}}),
-            {
-                "funnel": [row | {"step": HOSTILE, "rule": HOSTILE} for row in funnel()],
-                "origins": {"sources": {HOSTILE: 3}},
-            },
+            {"funnel": steps, "origins": {"sources": {HOSTILE: 3}}},
             recipe=HOSTILE,
             encoder=HOSTILE,
             training_summary={"prompts": {"query": HOSTILE, "document": ""}},
@@ -105,9 +103,8 @@ def test_texts_are_escaped(make):
         )
     )
     assert parsed(page).found == []
-    assert parsed(page).scripts == parsed(render(make())).scripts - 2, (
-        "two judges fewer, and nothing else"
-    )
+    # Two judges fewer, and nothing else.
+    assert parsed(page).scripts == parsed(render(make())).scripts - 2
     assert HOSTILE in text(page)
 
 
@@ -116,20 +113,11 @@ def test_a_whole_run_has_all_its_sections(make):
         {"system": "bm25", "hardness": 0.5, "value": 0.5, "low": 0.4, "high": 0.6, "queries": 3}
     ]
     kinds = {"title": {"made": 9, "kept": 6, "dropped": {"too_short": 1, "boilerplate": 2}}}
-    factuality = {
-        "queries": 40,
-        "variants": 160,
-        "auc": 0.8,
-        "auc_low": 0.7,
-        "auc_high": 0.9,
-        "paired": 0.75,
-    }
-    linking = {
-        "linking_accuracy": 0.6,
-        "linking_mrr_10": 0.7,
-        "linking_queries": 40,
-        "linking_left_out": 0,
-    }
+    factuality = {"queries": 40, "variants": 160, "auc": 0.8, "auc_low": 0.7, "auc_high": 0.9}
+    factuality["paired"] = 0.75
+    linking = {"linking_accuracy": 0.6, "linking_mrr_10": 0.7}
+    linking |= {"linking_queries": 40, "linking_left_out": 0}
+    shares = {"right": 0.5, "entails": 0.6, "same_uri": 0.9}
     overall = {f"factuality_{name}": value for name, value in factuality.items()}
     inputs = make()
     page = render(
@@ -140,16 +128,12 @@ def test_a_whole_run_has_all_its_sections(make):
             knowledge_metrics={
                 "zero_shot": linking | overall | {"factuality": {"swap": factuality}}
             },
-            neighbours={
-                "depth": 5,
-                "queries": 40,
-                "shares": {"right": 0.5, "entails": 0.6, "same_uri": 0.9},
-            },
+            neighbours={"depth": 5, "queries": 40, "shares": shares},
             training_log=training_log().assign(share_random=0.4, share_graph=0.6),
             results=inputs["results"] | {"search": SEARCH},
         )
     )
-    assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == [
+    assert lxml.html.fromstring(page).xpath("//h2/text()") == [
         *("Results", "Parts of the search", "From candidates to negatives"),
         *("Where the negatives came from", "Scores of positives, kept and rejected candidates"),
         *("Judges", "By the hardness of queries", "By the number of dimensions"),
@@ -171,24 +155,14 @@ def test_a_whole_run_has_all_its_sections(make):
 
 
 def test_of_what_is_empty_there_is_no_section(make):
-    nothing = {
-        "funnel": [],
-        "distributions": {},
-        "by_nearness": None,
-        "origins": {},
-        "expected": {},
-        "gaps": {},
-    }
-    inputs = make(
-        pd.DataFrame(), pd.DataFrame(), nothing, fused_judge={}, training_log=pd.DataFrame()
-    )
+    nothing = {"distributions": {}, "origins": {}, "expected": {}, "gaps": {}}
+    nothing |= {"funnel": [], "by_nearness": None}
+    table = pd.DataFrame()
+    inputs = make(table, table, nothing, fused_judge={}, training_log=table)
     results = inputs["results"] | {"false_negatives": None, "unchanged": "it was best before"}
     page = render(inputs | {"results": results | {"warnings": ["It judges nothing"]}})
     assert "It judges nothing." in page
     assert "Training changed nothing: it was best before." in page
-    assert [heading.text for heading in lxml.html.fromstring(page).xpath("//h2")] == [
-        "Results",
-        "Parameters",
-    ]
+    assert lxml.html.fromstring(page).xpath("//h2/text()") == ["Results", "Parameters"]
     assert "Too few to measure: 0 test queries" in text(page)
     assert specs(page) == {}
