@@ -30,18 +30,14 @@ def test_the_record_tells_the_run(finished: tuple[Selecting, str]) -> None:
     (told,) = project.records()
     version = told["run_id"]
     assert project.versions() == {name: [version] for name in sorted(KINDS)}
-    assert {name: each["version"] for name, each in told["saved"].items()} == {
-        name.partition(".")[0]: version for name in KINDS
-    }
-    assert all(
-        each["files"] == 1 and each["bytes"] and each["digest"] for each in told["saved"].values()
-    )
+    assert told["saved"].keys() == {name.partition(".")[0] for name in KINDS}
+    for saved in told["saved"].values():
+        assert (saved["version"], saved["files"]) == (version, 1)
+        assert saved["bytes"] and saved["digest"]
     assert told["loaded"] == {}, "it read only what it made"
     assert told["status"] == "finished" and told["start"] <= told["end"]
-    assert (
-        told["runtime_parameters"]["options"] == {"rows": 6}
-        and told["runtime_parameters"]["recipe"] == "hard"
-    )
+    runtime = told["runtime_parameters"]
+    assert runtime["options"] == {"rows": 6} and runtime["recipe"] == "hard"
     assert told["parameters"]["options"] == {"rows": 6, "depth": 3}, "with the default"
     assert {"kedro", "torch", "anmi-retrieval"} <= told["packages"].keys()
     assert told["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
@@ -74,26 +70,18 @@ def test_one_run_with_parameters_metrics_versions_and_report(
     assert run.data.metrics["test/ndcg_at_10"] == 0.6
     assert run.data.metrics["summary/loss"] == 1.0
     assert tags["run_id"] == project.records()[0]["run_id"]
-    assert (tags["environment"], tags["pipelines"]) == (
-        "local",
-        "__default__",
-    ) and "git_commit" in tags
-    assert not [name for name in tags if name.startswith(("load.", "save."))], (
-        "they would hide the others"
-    )
-    assert {name for name in run.data.metrics if name.startswith("history/")} == {
-        "history/a",
-        "history/rare",
-        "history/edge",
-    }
+    assert (tags["environment"], tags["pipelines"]) == ("local", "__default__")
+    assert "git_commit" in tags
+    # They would hide the others.
+    assert not [name for name in tags if name.startswith(("load.", "save."))]
+    history = {name for name in run.data.metrics if name.startswith("history/")}
+    assert history == {"history/a", "history/rare", "history/edge"}
     client = MlflowClient(tracking_uri=project.database)
     assert "report.html" in {found.path for found in client.list_artifacts(run.info.run_id)}
 
     def points(name: str) -> list[tuple[int, float]]:
-        return [
-            (point.step, point.value)
-            for point in client.get_metric_history(run.info.run_id, f"history/{name}")
-        ]
+        history = client.get_metric_history(run.info.run_id, f"history/{name}")
+        return [(point.step, point.value) for point in history]
 
     assert points("a") == [(step, step - 1.0) for step in range(1, 7)]
     assert points("rare") == [(6, 0.5)], "what is measured now and then is not logged in between"
@@ -109,40 +97,28 @@ def test_a_run_that_ended_early_is_closed_everywhere(
 ) -> None:
     found, said = tracked.do(f"run --params {tracked.options}", AT_SELECT=how)
     (noted,), (run,) = tracked.records(), tracked.tracked()
-    assert (found, noted["status"], noted["failed_at"], run.info.status) == (
-        code,
-        status,
-        "select",
-        mlflow,
-    ), said
+    ends = (found, noted["status"], noted["failed_at"], run.info.status)
+    assert ends == (code, status, "select", mlflow), said
     assert "Traceback" not in said
     if how == "fail":
         assert said.endswith("Error: the judge gave no answer: try again later")
-        assert (
-            "the judge gave no answer" in noted["error"]
-            and "the judge gave no answer" in run.data.tags["error"]
-        )
+        assert "the judge gave no answer" in noted["error"]
+        assert "the judge gave no answer" in run.data.tags["error"]
 
 
 def test_tasks_of_a_scheduler_share_a_run(tracked: Selecting) -> None:
     tracked.do(f"run --pipelines mine --params {tracked.options}")
     (first,) = tracked.tracked()
     shared = {"MLFLOW_RUN_ID": first.info.run_id}
-    _, said = tracked.do(
-        f"run --pipelines after --params {tracked.options},options.rows=9", **shared
-    )
+    after = f"run --pipelines after --params {tracked.options},options.rows=9"
+    _, said = tracked.do(after, **shared)
     (both,) = tracked.tracked()
     assert both.info.status == "FINISHED", said
-    assert both.data.tags["load.training_rows"] == first.data.tags["run_id"], (
-        "made by the task before"
-    )
+    # Made by the task before.
+    assert both.data.tags["load.training_rows"] == first.data.tags["run_id"]
     assert both.data.params["options.rows"] == "4", "what the first task logged stays"
-    assert (
-        tracked.do(f"run --pipelines mine --params {tracked.options}", AT_SELECT="fail", **shared)[
-            0
-        ]
-        == 1
-    )
+    mine = f"run --pipelines mine --params {tracked.options}"
+    assert tracked.do(mine, AT_SELECT="fail", **shared)[0] == 1
     assert tracked.tracked()[0].info.status == "FAILED"
 
 
@@ -176,20 +152,15 @@ hooks._open(set())
 @pytest.mark.rare
 def test_two_first_runs_at_once_make_one_database(tmp_path: Path) -> None:
     project = Selecting(tmp_path, Commands())
-    pipes: dict[str, Any] = {
-        "stdin": subprocess.PIPE,
-        "stdout": subprocess.PIPE,
-        "stderr": subprocess.PIPE,
-    }
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     command = [sys.executable, "-c", OPEN_RUN]
     opening = [
         subprocess.Popen([*command, name, project.database], text=True, **pipes)
         for name in ("one", "other")
     ]
     try:
-        assert [process.stdout.readline() for process in opening if process.stdout] == [
-            "ready\n"
-        ] * 2
+        ready = [process.stdout.readline() for process in opening if process.stdout]
+        assert ready == ["ready\n"] * 2
         for process in opening:
             assert process.stdin is not None
             process.stdin.write("go\n")

@@ -45,40 +45,24 @@ def test_each_part_of_the_search_has_what_it_weighs_brings_and_costs():
 
 def test_rejections_name_each_step():
     shown = printed(rejections_table(funnel()))
-    assert all(
-        text in shown
-        for text in ("rejected: max_ratio", "14,310", "14.5\u00a0%", "promoted: promote")
-    )
+    for text in ("rejected: max_ratio", "14,310", "14.5\u00a0%", "promoted: promote"):
+        assert text in shown
     assert "dense ≥ 0.95 of the positive's" in printed(rejections_table(funnel()), 120)
 
 
 def test_the_leak_is_not_played_down_when_no_truth_is_known():
-    leak = {
-        "count": 0,
-        "total": 10,
-        "share": 0.0,
-        "low": 0.0,
-        "high": 0.28,
-        "queries": 0,
-        "queries_total": 2,
-        "known": 0,
-    }
+    leak = {"count": 0, "total": 10, "share": 0.0, "low": 0.0, "high": 0.28}
+    leak |= {"queries": 0, "queries_total": 2, "known": 0}
     assert "more may hide" in false_negatives_lines(leak)[1]
     assert false_negatives_lines({}) == []
 
 
 def test_judges_are_read_from_what_the_stages_write():
     curve = {"bins": [], "expected_calibration_error": 0.1}
-    teacher = {
-        "auc_positive_against_candidates": 0.8,
-        "calibration": [{}] * 3,
-        "reliability": curve,
-    }
-    expected = {
-        "auc": 0.8,
-        "reliability": curve,
-        "method": "label shift, cross-fitted over 3 folds",
-    }
+    teacher = {"auc_positive_against_candidates": 0.8, "calibration": [{}] * 3}
+    teacher["reliability"] = curve
+    method = "label shift, cross-fitted over 3 folds"
+    expected = {"auc": 0.8, "reliability": curve, "method": method}
     assert judge_entries(teacher) == {"cross_encoder": expected} and judge_entries({}) == {}
     fused = {"auc": 0.9, "reliability": curve, "method": "hidden"}
     found = judge_entries(teacher, {"judges": {"fused": fused}, "other": 1})

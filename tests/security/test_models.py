@@ -54,12 +54,10 @@ def own_code(folder: Path, mark: Path) -> None:
     (folder / "modeling_own.py").write_text(
         f"import os\nos.mkdir({str(mark)!r})\nclass Own: pass\n"
     )
-    write(
-        folder / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "modeling_own.Own"}]
-    )
+    module("modeling_own.Own")(folder, mark)
 
 
-def module(kind: str, place: str = "") -> Callable[[Path, Path], None]:
+def module(kind: str, place: Any = "") -> Callable[[Path, Path], None]:
     return lambda folder, _: write(
         folder / "modules.json", [{"idx": 0, "name": "0", "path": place, "type": kind}]
     )
@@ -91,41 +89,40 @@ def disguised_weights(folder: Path, mark: Path) -> None:
     (folder / "model.safetensors").write_bytes(pickle.dumps(Payload(mark)))
 
 
+ST, NO_LIST, NO_CLASS = (
+    "sentence_transformers",
+    "no list of modules",
+    "none of sentence-transformers",
+)
+TEMPLATE = [{"name": "../../owned", "template": "x"}]
+FUNCTION = {"activation_fn": "torch.distributed.run.main"}
+
+
+def modules(content: Any) -> Callable[[Path, Path], None]:
+    return lambda folder, _: write(folder / "modules.json", content)
+
+
+def text(file: str, content: str) -> Callable[[Path, Path], None]:
+    return lambda folder, _: write_text(folder / file, content)
+
+
 HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "code of its own": (own_code, 'names the class "modeling_own.Own"'),
     "a function of the system": (module("os.system"), 'names the class "os.system"'),
-    "another package": (module("subprocess.Popen"), "none of sentence-transformers"),
-    "a name that begins alike": (
-        module("sentence_transformers_evil.Own"),
-        "none of sentence-transformers",
-    ),
-    "a name with more in it": (module(f"{OWN}.Pooling;os"), "none of sentence-transformers"),
+    "another package": (module("subprocess.Popen"), NO_CLASS),
+    "a name that begins alike": (module(f"{ST}_evil.Own"), NO_CLASS),
+    "a name with more in it": (module(f"{OWN}.Pooling;os"), NO_CLASS),
     "a path that leads out": (module(f"{OWN}.Normalize", "../../etc"), "leads out of the folder"),
     "an absolute path": (module(f"{OWN}.Normalize", "/etc"), "leads out of the folder"),
-    "no list of modules": (setting("modules.json", type="os.system"), "no list of modules"),
-    "a list of lists": (
-        lambda folder, _: write(folder / "modules.json", [[{"type": "os.system"}]]),
-        "no list of modules",
-    ),
-    "a type that is a number": (
-        lambda folder, _: write(folder / "modules.json", [{"type": 5}]),
-        "no list of modules",
-    ),
-    "a path that is a list": (module(f"{OWN}.Normalize", ["a"]), "a path that is a text"),  # type: ignore[arg-type]
-    "a function of the library": (
-        module("sentence_transformers.util.http_get"),
-        "none of sentence-transformers",
-    ),
-    "a module that is none": (module("sentence_transformers.util.Nothing"), "could not be loaded"),
-    "deep JSON": (
-        lambda folder, _: write_text(folder / "modules.json", "[" * 9999),
-        "is nested too deep",
-    ),
-    "settings that are a number": (
-        lambda folder, _: write(folder / "config_sentence_transformers.json", 5),
-        "could not",
-    ),
-    "auto_map": (setting("config.json", auto_map={"AutoModel": "modeling_own.Own"}), '"auto_map"'),
+    "no list of modules": (setting("modules.json", type="os.system"), NO_LIST),
+    "a list of lists": (modules([[{"type": "os.system"}]]), NO_LIST),
+    "a type that is a number": (modules([{"type": 5}]), NO_LIST),
+    "a path that is a list": (module(f"{OWN}.Normalize", ["a"]), "a path that is a text"),
+    "a function of the library": (module(f"{ST}.util.http_get"), NO_CLASS),
+    "a module that is none": (module(f"{ST}.util.Nothing"), "could not be loaded"),
+    "deep JSON": (text("modules.json", "[" * 9999), "is nested too deep"),
+    "settings that are a number": (text("config_sentence_transformers.json", "5"), "could not"),
+    "auto_map": (setting("config.json", auto_map={"AutoModel": "own.Own"}), '"auto_map"'),
     "auto_map of a tokenizer": (
         setting("tokenizer_config.json", auto_map={"AutoTokenizer": ["a.B", None]}),
         '"auto_map"',
@@ -146,10 +143,7 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
         setting("adapter_config.json", auto_mapping={"parent_library": "evil"}),
         "would be imported",
     ),
-    "a template": (
-        setting("tokenizer_config.json", chat_template=[{"name": "../../owned", "template": "x"}]),
-        'chat template named "../../owned"',
-    ),
+    "a template": (setting("tokenizer_config.json", chat_template=TEMPLATE), '"../../owned"'),
     "several templates": (
         setting("tokenizer_config.json", chat_template={"/owned": "x"}),
         'named "/owned"',
@@ -158,35 +152,18 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
         setting("sentence_bert_config.json", model_args={"trust_remote_code": True}),
         "trust_remote_code",
     ),
-    "an activation": (
-        setting("2_Dense/config.json", activation_function="os.abort"),
-        'activation "os.abort"',
-    ),
-    "a function of torch": (
-        setting(
-            "config.json", sentence_transformers={"activation_fn": "torch.distributed.run.main"}
-        ),
-        'activation "torch.distributed.run.main"',
-    ),
-    "a route": (
-        setting("router_config.json", types={"query": "os.system"}),
-        'the class "os.system"',
-    ),
+    "an activation": (setting("2_Dense/config.json", activation_function="os.abort"), '"os.abort"'),
+    "a function of torch": (setting("config.json", sentence_transformers=FUNCTION), "run.main"),
+    "a route": (setting("router_config.json", types={"query": "os.system"}), '"os.system"'),
     "a tokenizer": (
         setting("wordembedding_config.json", tokenizer_class="os.system"),
         'the class "os.system"',
     ),
-    "no JSON": (lambda folder, _: (folder / "config.json").write_text("{"), "is not valid JSON"),  # type: ignore[arg-type, return-value]
+    "no JSON": (text("config.json", "{"), "is not valid JSON"),
     "pickled weights": (pickled_weights, "pytorch_model.bin and not as safetensors"),
     "pickled weights of a part": (pickled_part, "2_Dense/pytorch_model.bin and not as safetensors"),
-    "pickled weights behind a link": (
-        pickled_behind_a_link,
-        "2_Dense/pytorch_model.bin and not as safetensors",
-    ),
-    "a pickle called safetensors": (
-        disguised_weights,
-        "model.safetensors is not in the format safetensors",
-    ),
+    "pickled weights behind a link": (pickled_behind_a_link, "2_Dense/pytorch_model.bin and not"),
+    "a pickle called safetensors": (disguised_weights, "is not in the format safetensors"),
 }
 
 
@@ -215,15 +192,11 @@ def test_models_of_this_project_and_usual_ones_pass(saved: Path, tmp_path: Path)
         (usual / folder).mkdir(exist_ok=True)
     (usual / "pytorch_model.bin").write_bytes(b"never read")
     (usual / "training_args.bin").write_bytes(b"never read")
-    write(
-        usual / "2_Dense" / "config.json",
-        {"activation_function": "torch.nn.modules.activation.Tanh"},
-    )
+    activation = "torch.nn.modules.activation.Tanh"
+    write(usual / "2_Dense" / "config.json", {"activation_function": activation})
     write(usual / "router_config.json", {"types": {"query_0": f"{OWN}.StaticEmbedding"}})
-    write(
-        usual / "sentence_bert_config.json",
-        {"max_seq_length": 256, "model_args": {"trust_remote_code": False}},
-    )
+    settings = {"max_seq_length": 256, "model_args": {"trust_remote_code": False}}
+    write(usual / "sentence_bert_config.json", settings)
     check_folder(usual)
 
 
@@ -240,19 +213,16 @@ def test_a_cache_of_links_passes_and_what_lies_behind_a_link_counts(
         place.symlink_to(tmp_path / "blobs" / str(number))
     (cached / "back").symlink_to(cached)
     assert checked_model(str(cached)) == cached
-    assert fingerprint(load_encoder(str(cached), tmp_path)) == fingerprint(
-        load_encoder(str(saved), tmp_path)
-    )
+    prints = [fingerprint(load_encoder(str(folder), tmp_path)) for folder in (cached, saved)]
+    assert prints[0] == prints[1]
     assert measured(cached)["digest"] == measured(saved)["digest"]
     (tmp_path / "linked").symlink_to(saved)
     (tmp_path / "outer").mkdir()
     (tmp_path / "outer" / "model").symlink_to(tmp_path / "linked")
     before = measured(tmp_path / "outer")
     (saved / "modules.json").write_text((saved / "modules.json").read_text() + " ")
-    assert (
-        before["files"] == len(files_in(saved))
-        and measured(tmp_path / "outer")["digest"] != before["digest"]
-    )
+    assert before["files"] == len(files_in(saved))
+    assert measured(tmp_path / "outer")["digest"] != before["digest"]
 
 
 def test_nothing_but_data_is_fetched_from_the_hub(
@@ -271,28 +241,15 @@ def test_nothing_but_data_is_fetched_from_the_hub(
     # No hub can be reached here: its client is asked for a folder, and what it would fetch is told
     # by its own filter.
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
-    with pytest.raises(
-        AnmiError, match=r'model "evil/model": modules\.json names the class "evil\.Own"'
-    ):
+    with pytest.raises(AnmiError, match=r'modules\.json names the class "evil\.Own"'):
         checked_model("evil/model")
-    files = [
-        *(
-            "config.json",
-            "1_Pooling/config.json",
-            "model.safetensors",
-            "vocab.txt",
-            "pytorch_model.bin",
-            "modeling.py",
-        ),
-        *(
-            "onnx/model.onnx",
-            "training_args.bin",
-            "openvino/openvino_model.bin",
-            "spiece.model",
-            "rng.pth",
-        ),
+    data = [
+        "config.json",
+        "1_Pooling/config.json",
+        "model.safetensors",
+        "vocab.txt",
+        "spiece.model",
     ]
-    fetched = list(filter_repo_objects(files, **asked))
-    assert fetched == [
-        *("config.json", "1_Pooling/config.json", "model.safetensors", "vocab.txt", "spiece.model"),
-    ]
+    code = ["pytorch_model.bin", "modeling.py", "training_args.bin", "rng.pth"]
+    code += ["onnx/model.onnx", "openvino/openvino_model.bin"]
+    assert list(filter_repo_objects([*data, *code], **asked)) == data
