@@ -50,9 +50,7 @@ def rows_of(file: str) -> list[dict[str, Any]]:
 @pytest.mark.rare
 def test_scripts_call_what_there_is(tmp_path: Path) -> None:
     """They are seldom run, so a name or an argument that is gone would be noticed late."""
-    ignored = (
-        "arg-type, call-overload, index, list-item, method-assign, misc, operator, var-annotated"
-    )
+    ignored = "arg-type,call-overload,index,list-item,method-assign,misc,operator,var-annotated"
     given = {
         "plugins": "pydantic.mypy",
         "mypy_path": "src:benchmarks:benchmarks/board",
@@ -89,14 +87,9 @@ def test_claims_are_of_the_recipes_as_they_are_today(claims: ModuleType) -> None
     rows = rows_of("claims.json")
     for row in rows:
         assert row.keys() == FIELDS
-        made = [
-            claims.fingerprint(name)
-            for name in (row["recipe"], row["over"])
-            if name not in ("", "zero_shot")
-        ]
-        assert row["fingerprint"] == "-".join(made), (
-            f"measure {row['claim']} again: its recipe has changed"
-        )
+        names = [name for name in (row["recipe"], row["over"]) if name not in ("", "zero_shot")]
+        prints = map(claims.fingerprint, names)
+        assert row["fingerprint"] == "-".join(prints), f"measure {row['claim']} again"
         if row["measured"] is None:
             assert row["low"] is row["high"] is row["p"] is row["seeds"] is None
         elif row["low"] is not None:
@@ -124,10 +117,8 @@ def in_sample(rows: list[dict[str, Any]]) -> list[str]:
 def test_published_figures_are_not_in_sample(file: str) -> None:
     rows = [row for row in rows_of(file) if {"false_negative_rate", "leak", "auc"} & set(row)]
     assert len(rows) > 50 and in_sample(rows) == []
-    assert (
-        in_sample([{"collection": "scifact"}, {"collection": "scifact", "without": "medquad"}])
-        == ["scifact"] * 2
-    )
+    seen = [{"collection": "scifact"}, {"collection": "scifact", "without": "medquad"}]
+    assert in_sample(seen) == ["scifact"] * 2
 
 
 def test_tables_are_those_of_the_results(
@@ -225,10 +216,8 @@ def test_regret_is_what_the_best_of_the_others_has_more() -> None:
     lines = [line.split(" | ") for line in few_labels.goals(document).splitlines()[2:]]
     assert [line[0].strip("| ") for line in lines] == ["all", "all", "apart", "apart"]
     assert lines[0][3] == "0.2000" and lines[0][5] == "1"
-    assert [end.strip("| ") for end in lines[0][6:]] == [
-        "1 of 1, uncorrected 1",
-        "0 of 2, uncorrected 2",
-    ]
+    counts = ["1 of 1, uncorrected 1", "0 of 2, uncorrected 2"]
+    assert [cell.strip("| ") for cell in lines[0][6:]] == counts
 
 
 # --- networks ---
@@ -395,17 +384,13 @@ def test_a_miner_gets_one_label_a_query_and_no_truth(
     task.write(tmp_path)
     labels = (tmp_path / "qrels" / "train.tsv").read_text(encoding="utf-8").splitlines()
     assert labels == ["query-id\tcorpus-id\tscore", "a\td0\t1", "b\td3\t1"]
-    assert [
-        json.loads(line)["_id"] for line in (tmp_path / "corpus.jsonl").open(encoding="utf-8")
-    ] == DOCUMENTS
+    assert pd.read_json(tmp_path / "corpus.jsonl", lines=True)["_id"].tolist() == DOCUMENTS
     known = pairs("a d1", "a d2", "a d3", "b d4")
     found, again = protocol.one_each(known), protocol.one_each(known[::-1])
     assert sorted(found.query_id) == ["a", "b"]
-    assert (
-        set(map(tuple, again.to_numpy()))
-        == set(map(tuple, found.to_numpy()))
-        <= set(map(tuple, known.to_numpy()))
-    )
+    tables = (found, again, known)
+    chosen, chosen_again, pool = ({*map(tuple, table.to_numpy())} for table in tables)
+    assert chosen == chosen_again <= pool
 
 
 def test_false_negatives_are_counted_where_they_are_known(
@@ -413,10 +398,8 @@ def test_false_negatives_are_counted_where_they_are_known(
 ) -> None:
     given = {"a": ["d1", "d2", "d4", "d5", "d6", "d7", "d8"], "b": ["d1", "d2", "d4"]}
     file = tmp_path / "submission.jsonl"
-    lines = [
-        json.dumps({"query_id": query, "negative_ids": chosen}) for query, chosen in given.items()
-    ]
-    file.write_text("\n".join(lines), encoding="utf-8")
+    rows = ({"query_id": query, "negative_ids": chosen} for query, chosen in given.items())
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     monkeypatch.setattr(protocol, "gap", lambda task, chosen: 0.25)
     found = protocol.score(task, protocol.read_submission(file, task))
     assert found["false_negative_rate"] == pytest.approx(2 / 7, abs=1e-5)
@@ -431,10 +414,7 @@ def test_false_negatives_are_counted_where_they_are_known(
         ('{"query_id": "a", "negative_ids": ["d1", "d1"]}', "all different"),
         ('{"query_id": "a", "negative_ids": ["x"]}', 'no document "x" in toy'),
         (json.dumps({"query_id": "a", "negative_ids": DOCUMENTS[:8]}), "at most 7"),
-        (
-            '{"query_id": "a", "negative_ids": []}\n{"query_id": "a", "negative_ids": []}',
-            "line 2: .*twice",
-        ),
+        ("\n".join(['{"query_id": "a", "negative_ids": []}'] * 2), "line 2: .*twice"),
     ],
 )
 def test_a_submission_that_does_not_fit_is_told_by_its_line(

@@ -20,16 +20,8 @@ ROOT = Path(__file__).parents[1]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Strict: a page that no menu shows, or a link that leads nowhere, is an error."""
     folder = tmp_path_factory.mktemp("site")
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--quiet",
-        "--strict",
-        "--site-dir",
-        str(folder),
-    ]
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
+    command += ["--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -50,16 +42,10 @@ def test_every_page_is_there_and_can_be_searched(site: Path) -> None:
 
 
 def test_the_menu_names_every_page() -> None:
-    named = set(
-        re.findall(
-            r"- ([\w/]+\.md)$",
-            (ROOT / "mkdocs.yml").read_text(encoding="utf-8"),
-            flags=re.MULTILINE,
-        )
-    )
-    assert named == {
-        path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")
-    }
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = (ROOT / "docs").rglob("*.md")
+    listed = set(re.findall(r"- ([\w/]+\.md)$", menu, flags=re.MULTILINE))
+    assert listed == {path.relative_to(ROOT / "docs").as_posix() for path in pages}
 
 
 def test_the_reference_has_settings_and_signatures(site: Path) -> None:
@@ -68,10 +54,8 @@ def test_the_reference_has_settings_and_signatures(site: Path) -> None:
         branch = file.stem.removeprefix("parameters_")
         assert f"{branch}:" in re.sub(r"<[^>]+>", "", settings) or branch == "parameters", file.name
     assert not [name for name in STEPS if f"<code>{name}</code>" not in settings]
-    assert all(
-        f"<code>{kind}</code>" in settings
-        for kind in ("loss: debiased", "curriculum: tiers", "tau_plus")
-    )
+    for kind in ("loss: debiased", "curriculum: tiers", "tau_plus"):
+        assert f"<code>{kind}</code>" in settings
     assert "HybridSearch" in (site / "reference" / "python.html").read_text(encoding="utf-8")
 
 
@@ -81,9 +65,8 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
         sources = re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"([^\"]+)", text)
         assert not [source for source in sources if source.startswith(("http", "//"))], page.name
         own = [source for source in sources if not source.startswith(("http", "#", "data:", "/"))]
-        assert not [
-            source for source in own if not (page.parent / source.partition("#")[0]).exists()
-        ], page.name
+        paths = [page.parent / source.partition("#")[0] for source in own]
+        assert not [path for path in paths if not path.exists()], page.name
         # The theme would fetch a script to draw these.
         assert 'class="mermaid"' not in text, page.name
 

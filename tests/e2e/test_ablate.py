@@ -40,21 +40,10 @@ def test_systems_and_collections_take_names_and_settings(tmp_path: Path) -> None
     found = cells(systems, places, "1,2", "encoder=static", tmp_path)
     assert len(found) == 8
     assert len({cell.folder for cell in found}) == 8
-    assert found[3][1:] == (
-        "webnlg/en",
-        "short",
-        2,
-        {
-            "final": "never",
-            "encoder": "static",
-            "collection": "beir:../x",
-            "recipe": "anmi",
-            "seed": "2",
-            "ingestion.max_queries": "30",
-            "training.options.epochs": "1",
-            "dense.depth": "9",
-        },
-    )
+    params = {"final": "never", "encoder": "static", "collection": "beir:../x", "recipe": "anmi"}
+    params |= {"seed": "2", "ingestion.max_queries": "30"}
+    params |= {"training.options.epochs": "1", "dense.depth": "9"}
+    assert found[3][1:] == ("webnlg/en", "short", 2, params)
     assert found[-1].params["collection"] == "api_docs"
     assert "ingestion.max_queries" not in found[-1].params
     assert named("anmi", ["a.b=1"])[0] == "anmi,a.b=1", "without a name the settings are the name"
@@ -118,9 +107,8 @@ def test_recipes_are_compared_and_cells_that_are_there_are_kept(
 def test_a_recipe_that_is_not_there_is_named_before_anything_runs(
     in_process: Any, new_place: Any, tmp_path: Path
 ) -> None:
-    wrong = in_process(
-        new_place(tmp_path), "anmi", "ablate", "anmy", "--output", str(tmp_path / "cells")
-    )
+    words = ("anmi", "ablate", "anmy", "--output", str(tmp_path / "cells"))
+    wrong = in_process(new_place(tmp_path), *words)
     assert wrong.exit_code == 1
     assert 'there is no recipe "anmy"' in wrong.stderr
     assert not (tmp_path / "cells").exists()

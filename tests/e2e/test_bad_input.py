@@ -68,16 +68,10 @@ def kind(case: Case) -> str:
     if case.by == "reader":
         return case.name
     plain = Case("", ())
-    elsewhere = [
-        place
-        for place in ("conf", "data", "store")
-        if getattr(case, place) != getattr(plain, place)
-    ]
-    return (
-        " ".join(elsewhere)
-        or re.split(r"[.=\[]", case.parameters)[0]
-        or case.name.rpartition(", ")[2]
-    )
+    places = ("conf", "data", "store")
+    elsewhere = [place for place in places if getattr(case, place) != getattr(plain, place)]
+    setting = re.split(r"[.=\[]", case.parameters)[0]
+    return " ".join(elsewhere) or setting or case.name.rpartition(", ")[2]
 
 
 FIRST = {kind(case): case for case in reversed(CASES)}
@@ -101,23 +95,15 @@ def train(collection: Collection, run: Any, data: Path) -> Callable[..., Result]
     done = run(f"beir:{collection.path}", "ingestion,bm25,dense,adaptation", recipe="naive_top")
     assert done.exit_code == 0, done.output
     queries, corpus = (
-        {
-            json.loads(line)["_id"]: json.loads(line)["text"]
-            for line in collection.lines(f"{name}.jsonl")
-        }
+        [json.loads(line)["text"] for line in collection.lines(f"{name}.jsonl")]
         for name in ("queries", "corpus")
     )
-    rows = mined([queries[f"q{i}"] for i in range(20)], [corpus[f"d{i}"] for i in range(21)], 1)
+    rows = mined(queries[:20], corpus[:21], 1)
     columns = ("variant_id", "document_id", "kind", "text", "old", "new", "relation")
     tables = {"training_rows": rows, "variants": {name: pd.Series(dtype="str") for name in columns}}
     for name, table in tables.items():
-        path = (
-            data
-            / "05_model_input"
-            / f"{name}.parquet"
-            / "2026-01-01T00.00.00.000Z"
-            / f"{name}.parquet"
-        )
+        folder = data / "05_model_input" / f"{name}.parquet" / "2026-01-01T00.00.00.000Z"
+        path = folder / f"{name}.parquet"
         path.parent.mkdir(parents=True)
         pd.DataFrame(table).to_parquet(path)
 
@@ -173,12 +159,9 @@ def test_no_network(
     collection: Collection, kedro: Any, data: Path, new_store: Any, tmp_path: Path
 ) -> None:
     """As a user: a process of its own, and a name that only the hub knows."""
+    params = f"collection=beir:{collection.path},encoder=sentence-transformers/all-mpnet-base-v2"
     done = kedro(
-        "run",
-        "--pipelines",
-        "ingestion,bm25,dense",
-        "--params",
-        f"collection=beir:{collection.path},encoder=sentence-transformers/all-mpnet-base-v2",
+        *("run", "--pipelines", "ingestion,bm25,dense", "--params", params),
         data_root=data,
         store=new_store(tmp_path / "store"),
         HF_HUB_CACHE=str(tmp_path / "hub"),

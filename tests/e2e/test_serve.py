@@ -57,16 +57,14 @@ def test_a_run_is_looked_at_and_marked_and_the_server_ends_well(
     try:
         with httpx.Client(base_url=address) as page:
             found = page.get("/", params={"q": "mean of an array"}).text
-            assert found.count("<section") == 4, (
-                "BM25, the encoder before training, the trained one, and the hybrid"
-            )
+            # BM25, the encoder before training, the trained one, and the hybrid.
+            assert found.count("<section") == 4
             queries = page.get("/queries").text
             first = re.search(r'href="(/query\?id=[^"]+)"', queries)
             assert first is not None
             text = page.get(first[1]).text
             csrf, pair = CSRF.search(text), PAIR.search(text)
-            assert csrf is not None
-            assert pair is not None
+            assert csrf is not None and pair is not None
             body = {"query_id": pair[1], "document_id": pair[2], "relevance": 1}
             answer = page.post("/api/mark", json=body, headers={"x-anmi-csrf": csrf[1]})
             assert answer.json()["by"] == "asha"
@@ -126,9 +124,7 @@ def test_questions_typed_into_a_browser_are_the_labels_of_the_next_run(
     assert queries.split.value_counts().to_dict() == {"train": 16, "test": 4}
     assert queries.text[0] == "How is kidney failure treated?"
     results = place.json("reporting", "results.json")
-    assert results["marks"].startswith(
-        "20 pairs marked as relevant, 0 as not relevant; 20 questions asked on the page"
-    )
+    assert results["marks"].startswith("20 pairs marked as relevant, 0 as not relevant; 20 quest")
     assert results["test_queries"] == "labels"
     assert len(place.table("selection", "training_rows.parquet"))
 

@@ -25,30 +25,19 @@ COUNTS = {"labelled": 196, "unlabelled": 104, "new": 7}
 
 def results(counts: dict[str, int] | None = None) -> pd.DataFrame:
     counts = COUNTS if counts is None else counts
+    columns = ["recipe", "bucket", "queries", "metric", "value", "low", "high"]
     rows = [
-        {
-            "recipe": system,
-            "bucket": bucket,
-            "queries": counts.get(bucket, 307),
-            "metric": "ndcg@10",
-            "value": value,
-            "low": value - 0.05,
-            "high": value + 0.05,
-        }
+        (system, bucket, counts.get(bucket, 307), "ndcg@10", value, value - 0.05, value + 0.05)
         for system, values in VALUES.items()
         for bucket, value in ({"all": 0.6} | values).items()
         if bucket == "all" or bucket in counts
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=columns)
 
 
 def compared(low: float = -0.1, high: float = -0.02, bucket: str = "unlabelled") -> pd.DataFrame:
-    row: dict[str, Any] = {
-        "system": "anmi_2_1",
-        "baseline": "zero_shot",
-        "metric": "ndcg@10",
-        "p_value": 0.01,
-    }
+    row: dict[str, Any] = {"system": "anmi_2_1", "baseline": "zero_shot", "metric": "ndcg@10"}
+    row["p_value"] = 0.01
     change = {"difference": (low + high) / 2, "low": low, "high": high}
     whole = row | {"bucket": "all", "queries": 307, "difference": 0.2, "low": 0.1, "high": 0.3}
     # Rows of a bucket come last, as evaluation leaves them, and must not pass for those of all
@@ -56,56 +45,35 @@ def compared(low: float = -0.1, high: float = -0.02, bucket: str = "unlabelled")
     return pd.DataFrame([whole, row | {"bucket": bucket, "queries": 104} | change])
 
 
-def deployed(rows: pd.DataFrame, **other: Any) -> pd.DataFrame:
+def deployed() -> pd.DataFrame:
     """Comparisons of the last system with each other one, in the bucket of unlabelled documents."""
-    row = {
-        "system": "anmi_2_1",
-        "bucket": "unlabelled",
-        "queries": 104,
-        "metric": "ndcg@10",
-        "p_value": 0.0001,
-    }
-    return pd.DataFrame(
-        [
-            row | {"baseline": "bm25", "difference": -0.13, "low": -0.2, "high": -0.05},
-            row
-            | {
-                "baseline": "zero_shot",
-                "difference": 0.15,
-                "low": -0.01,
-                "high": 0.31,
-                "p_value": 0.07,
-            },
-            row
-            | {
-                "baseline": "zero_shot",
-                "difference": 0.3,
-                "low": 0.2,
-                "high": 0.4,
-                "bucket": "all",
-            },
-        ]
-    )
+    columns = ["bucket", "baseline", "difference", "low", "high", "p_value"]
+    rows = [
+        ("unlabelled", "bm25", -0.13, -0.2, -0.05, 0.0001),
+        ("unlabelled", "zero_shot", 0.15, -0.01, 0.31, 0.07),
+        ("all", "zero_shot", 0.3, 0.2, 0.4, 0.0001),
+    ]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.assign(system="anmi_2_1", queries=104, metric="ndcg@10")
 
 
 def test_the_verdict_is_about_what_is_deployed_on_unlabelled_documents() -> None:
     made = results()
     assert (
-        verdict(made, deployed(made))
+        verdict(made, deployed())
         == "On documents without a training label (104 queries), anmi_2_1 has nDCG@10 0.550 [0.500,"
         " 0.600]: below BM25 0.680 (−0.130, p < 0.001); not clearly different from zero-shot"
         " 0.400 (+0.150, p = 0.070). Too few to measure: 7 on new documents."
     )
     few = results({"labelled": 200, "unlabelled": 19})
-    said = verdict(few, deployed(few).assign(bucket="all"))
+    said = verdict(few, deployed().assign(bucket="all"))
     assert said.startswith("On all test queries (307 queries), anmi_2_1 has nDCG@10 0.600")
     assert said.endswith("Too few to measure: 19 on documents without a training label.")
     assert verdict(made, pd.DataFrame()) == ""
-    few_labels = made.assign(
-        queries=made.bucket.map({"all": 5, "unlabelled": 104, "labelled": 3, "new": 2})
-    )
+    counts = {"all": 5, "unlabelled": 104, "labelled": 3, "new": 2}
+    few_labels = made.assign(queries=made.bucket.map(counts))
     few_labels["bucket"] = few_labels.bucket.replace("unlabelled", "pseudo")
-    said = verdict(few_labels, deployed(made).assign(bucket="pseudo"))
+    said = verdict(few_labels, deployed().assign(bucket="pseudo"))
     assert said.startswith("Too few to measure: 5 test queries, and 20")
     assert "On pseudo-queries made of new documents (104 queries), anmi_2_1 has" in said
 
@@ -135,9 +103,8 @@ def test_what_the_hybrid_is_made_of_is_said_with_what_it_rests_on() -> None:
         == "hybrid: 0.20 BM25 + 0.50 dense + 0.30 sparse, chosen by 40 dev queries, 30 of them on"
         " documents that no training label names; nDCG@10 there: BM25 0.500, hybrid 0.625."
     )
-    assert composition({"method": "convex", "weights": weights, "fit": {"queries": 0}}).endswith(
-        "no dev query chose."
-    )
+    unfitted = composition({"method": "convex", "weights": weights, "fit": {"queries": 0}})
+    assert unfitted.endswith("no dev query chose.")
     assert composition({"method": "rrf", "weights": weights}) == composition(None) == ""
     left_out = {"network": "its words are others"}
     assert composition({"method": "rrf", "weights": weights, "left_out": left_out}) == (
@@ -159,10 +126,7 @@ def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(
 ) -> None:
     said = warning(results(), compared())
     assert said.count("Warning:") == 1
-    assert (
-        "anmi_2_1 on documents without a training label (−0.060 [−0.100, −0.020], p = 0.010)"
-        in said
-    )
+    assert "without a training label (−0.060 [−0.100, −0.020], p = 0.010)" in said
     assert warning(results(), compared(*bounds)) == ""
     assert warning(results(), compared(bucket="labelled")) == ""
     assert warning(results({"labelled": 200, "unlabelled": 12}), compared()) == ""
@@ -171,11 +135,8 @@ def test_only_a_significant_loss_on_unlabelled_queries_is_warned_of(
 def test_the_figure_has_a_row_of_dots_per_bucket() -> None:
     figure = buckets(results())
     assert figure is not None
-    assert figure.spec["layout"]["yaxis"]["ticktext"] == [
-        "labelled (196)",
-        "unlabelled (104)",
-        "new (7, too few)",
-    ]
+    labels = ["labelled (196)", "unlabelled (104)", "new (7, too few)"]
+    assert figure.spec["layout"]["yaxis"]["ticktext"] == labels
     trained = figure.spec["data"][0]
     assert trained["x"] == [0.9, 0.55, 0.5]
     assert [round(y) for y in trained["y"]] == [0, 1, 2]
