@@ -20,7 +20,7 @@ from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging.calibration import cross_fitted, fit_platt, reliability, threshold_for
 from anmi.judging.denoise import Stack
-from anmi.judging.evidence import Material, Terms, gather_known, hide, reached
+from anmi.judging.evidence import Material, Terms, gather_known, hide, would_be_retrieved
 from anmi.judging.expected import ExpectedShare
 from anmi.judging.fused import FEATURES, FusedModel
 from anmi.judging.prior import (
@@ -193,7 +193,7 @@ def test_a_few_of_many_are_drawn_by_the_query_alone(
 
 def test_what_is_less_similar_than_every_candidate_would_never_have_been_one() -> None:
     rows = [[0.5, 0.6, 0.4], [0.3, 0.6, 0.4], [0.4, 0.4, np.nan], [0.9, np.nan, np.nan]]
-    assert reached(np.array(rows, np.float32)).tolist() == [True, False, True, False]
+    assert would_be_retrieved(np.array(rows, np.float32)).tolist() == [True, False, True, False]
 
 
 WIDTH = len(FEATURES)

@@ -51,8 +51,8 @@ _PART: Final = (
     r" ](?:chunk|passage|paragraph|para|part|section|sec|sent|p|s|c)[-_#.]?)"
     r"(?P<number>[0-9]{1,6})(?:\.[a-z]{1,5})?$"
 )
-# The share of the documents that must be in rows of at least two parts, and how many such rows
-# there must be.
+# The share of the documents that must be in runs of at least two numbered parts, and how many such
+# runs there must be.
 _LEAST_SHARE: Final = 0.3
 _LEAST_PARENTS: Final = 3
 # In scripts without blanks, each character counts as a word.
@@ -125,8 +125,8 @@ def near_duplicates(
         words = _words(form.as_py())
         if len(words) >= max(least_words, 1):
             # The key says which names the text has, and how often.
-            names = sorted(filter(telling.__contains__, words))
-            groups[hash(tuple(names))].append(row)
+            telling_words = sorted(filter(telling.__contains__, words))
+            groups[hash(tuple(telling_words))].append(row)
     pairs = []
     for rows in groups.values():
         if len(rows) == 1:
@@ -221,10 +221,10 @@ def find_related(
     if families is not None:
         first, others = siblings(families)
         pairs += [(i, j, SIBLING, np.nan) for i, j in zip(first, others, strict=True)]
-    names = corpus["document_id"].tolist()
+    ids = corpus["document_id"].tolist()
     types = dict.fromkeys(["document_id", "other_id", "kind"], "str") | {"similarity": "float32"}
     related = pd.DataFrame(
-        [(names[i], names[j], kind, share) for i, j, kind, share in sorted(pairs)],
+        [(ids[i], ids[j], kind, share) for i, j, kind, share in sorted(pairs)],
         columns=list(types),
     )
     same = duplicates[["document_id", "duplicate_of"]]
@@ -234,7 +234,7 @@ def find_related(
 
 
 def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[str, str]:
-    """Return the first passage of the same text for each passage that is a copy.
+    """Return the first passage of the same text for each copy; with ``corpus``, of documents.
 
     Parameters
     ----------
@@ -252,6 +252,7 @@ def copies(related: pd.DataFrame, corpus: pd.DataFrame | None = None) -> dict[st
     passages = corpus[among(corpus["parent"], repeated["parent"])]
     firsts = passages["document_id"].map(same).fillna(passages["document_id"])
     texts = firsts.groupby(passages["parent"], sort=False).agg(tuple)
+    # Reversed, so that the first document wins.
     first_documents = dict(zip(texts[::-1], texts.index[::-1], strict=True))
     first_of_document = texts.map(first_documents)
     is_copy = first_of_document != first_of_document.index
@@ -371,8 +372,8 @@ def families_of(corpus: pd.DataFrame, parents: pd.Series) -> pd.Series:
     """Return the parents, or the name before the number in the id where they say nothing.
 
     Ids are those of parts (``x#0``, ``x_1``, ``x-chunk2``) where much of the corpus has such: most
-    documents stand in a row that begins at 0 or 1 and lacks no number, there are several such rows,
-    and titles, if any, are the same in a row.
+    documents stand in a run of numbers that begins at 0 or 1 and lacks none, there are several such
+    runs, and titles, if any, are the same within a run.
 
     Parameters
     ----------
@@ -449,18 +450,18 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
     parts = parts[[f'"path":{json.dumps(parent)}' not in text for parent, text in lines]]
     by_parent = parts.groupby("parent")["number"].agg(["size", "min", "max"])
     numbers = by_parent["max"] - by_parent["min"] + 1
-    in_a_row = by_parent["min"] <= 1
-    in_a_row &= numbers == by_parent["size"]
-    in_a_row &= by_parent["size"] <= limit
-    several = in_a_row & (by_parent["size"] > 1)
+    is_complete_run = by_parent["min"] <= 1
+    is_complete_run &= numbers == by_parent["size"]
+    is_complete_run &= by_parent["size"] <= limit
+    is_multipart_run = is_complete_run & (by_parent["size"] > 1)
     if "title" in corpus:
         parts["title"] = corpus["title"]
         has_title = parts["title"] != ""
         titled = parts[has_title & ~parts["mark"].isin(["#", "::"])]
         titles = titled.groupby("parent")["title"].nunique()
-        several &= titles.reindex(by_parent.index, fill_value=0) <= 1
-    parts_in_rows = by_parent["size"][several].sum()
-    if parts_in_rows < _LEAST_SHARE * len(corpus) or several.sum() < _LEAST_PARENTS:
+        is_multipart_run &= titles.reindex(by_parent.index, fill_value=0) <= 1
+    parts_in_runs = by_parent["size"][is_multipart_run].sum()
+    if parts_in_runs < _LEAST_SHARE * len(corpus) or is_multipart_run.sum() < _LEAST_PARENTS:
         return parts["parent"][:0]
     # A document that has parts is whole, whatever its own id ends in.
     is_whole = corpus["document_id"][parts.index].isin(by_parent.index)
@@ -489,9 +490,9 @@ def new_documents(
 ) -> pd.DataFrame:
     """Choose documents that mining and training must not see, to stand for those that come later.
 
-    No training query names them. At most a twentieth of the labelled documents answer queries of
-    dev, and as many those of test: half of the queries that no training label gives away get new
-    documents, and no more than ``new_queries``. With 20 to 59 labelled test queries none is new for
+    Eligible are queries that share no document with training. At most half of them in each split,
+    and at most ``new_queries``, get new documents, which are at most a twentieth of the labelled
+    documents. With 20 to 59 labelled test queries none is new for
     test, see :func:`why_none_is_new`.
 
     A split with fewer than 20 labelled queries gets pseudo-queries besides. Of these documents that
@@ -553,7 +554,7 @@ def new_documents(
             labelled_documents = documents[corpus.document_id.isin(relevant_passages)].nunique()
             is_measured = split == "dev" or labelled_queries >= FEWEST_FOR_NEW
             candidates = _labelled_candidates(of_split, queries, new_queries)
-            candidates.documents = _MOST_NEW * labelled_documents * is_measured
+            candidates.max_documents = _MOST_NEW * labelled_documents * is_measured
         else:
             candidates = _unnamed_candidates(corpus, group, of_split, labels, new_queries)
         _hold_out(candidates, split_of_group, sizes, split, len(corpus), seed)
@@ -573,17 +574,17 @@ class _Candidates:
         Of the queries or documents, by whose hash sets are chosen.
     is_last
         Which sets are chosen only when no other is left.
-    limit
-        Sets that may be chosen.
-    documents
-        Documents that may be new.
+    max_sets
+        Most sets that may be chosen.
+    max_documents
+        Most documents that may be new.
     """
 
     groups: pd.Series
     texts: pd.Series
     is_last: Bools
-    limit: int
-    documents: float = 0.0
+    max_sets: int
+    max_documents: float = 0.0
 
 
 def _labelled_candidates(
@@ -617,8 +618,8 @@ def _unnamed_candidates(
         texts=texts[unnamed],
         # The other split's queries keep their documents where there are enough without labels.
         is_last=np.isin(unnamed, labels.group),
-        limit=max(new_queries, count // 20),
-        documents=documents * is_measured,
+        max_sets=max(new_queries, count // 20),
+        max_documents=documents * is_measured,
     )
 
 
@@ -639,9 +640,9 @@ def _hold_out(
     forms = [normalised(text) for text in candidates.texts]
     hashes = position(seed, f"new/{split}", forms)
     order = np.lexsort((hashes, candidates.is_last))
-    count = min(candidates.limit, -(-int(is_free.sum()) // 2))
+    count = min(candidates.max_sets, -(-int(is_free.sum()) // 2))
     chosen = order[is_free[order]][:count]
-    room = np.array([candidates.documents, max(passages // 5, 1)])
+    room = np.array([candidates.max_documents, max(passages // 5, 1)])
     for groups in candidates.groups.iloc[chosen]:
         fresh = [number for number in groups if not split_of_group[number]]
         cost = sizes[fresh].sum(axis=0)

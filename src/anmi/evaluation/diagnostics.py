@@ -95,18 +95,20 @@ class Funnel(Diagnosis):
         self._rules |= block.rules
         fate = fate_of(block)
         count = len(block.legend)
-        candidates = np.bincount(fate[fate != PADDING], minlength=count).tolist()
-        queries = np.bincount(block.query_verdict, minlength=count).tolist()
-        self._candidates.update(dict(zip(block.legend, candidates, strict=True)))
-        self._queries.update(dict(zip(block.legend, queries, strict=True)))
+        candidates_by_code = np.bincount(fate[fate != PADDING], minlength=count).tolist()
+        queries_by_code = np.bincount(block.query_verdict, minlength=count).tolist()
+        self._candidates.update(dict(zip(block.legend, candidates_by_code, strict=True)))
+        self._queries.update(dict(zip(block.legend, queries_by_code, strict=True)))
         negatives = (fate == NEGATIVE).sum(axis=1)
         is_complete = negatives >= self._n
-        complete = int(negatives[is_complete].sum())
-        candidates = int(block.filled.sum())
-        self._candidates.update(complete=complete, total=candidates)
-        with_negatives = int((negatives > 0).sum())
-        complete = int(is_complete.sum())
-        self._queries.update(negative=with_negatives, complete=complete, total=len(block))
+        self._candidates.update(
+            complete=int(negatives[is_complete].sum()), total=int(block.filled.sum())
+        )
+        self._queries.update(
+            negative=int((negatives > 0).sum()),
+            complete=int(is_complete.sum()),
+            total=len(block),
+        )
 
     def _row(
         self,
@@ -222,11 +224,11 @@ class Expected(Diagnosis):
     def result(self) -> dict[str, Any] | None:
         """Return ``share`` in [0, 1] with its bounds, and counts of negatives.
 
-        ``low`` and ``high`` are from :class:`anmi.judging.expected.ExpectedShare`; it is of the
-        ``judged`` negatives, of ``total``; ``doubtful`` are those of the last tier. The share goes
-        by a ``basis``: hidden ``labels``, ``other collections``, or ``nothing`` where it cannot be
-        estimated. ``warning`` says why, or that it is large; else None. None where no negative was
-        judged.
+        ``low`` and ``high`` are from :class:`anmi.judging.expected.ExpectedShare`. The share covers
+        the ``judged`` of ``total`` negatives; ``doubtful`` are those of the last tier. It goes by a
+        ``basis``: hidden ``labels``, ``other collections``, or ``nothing`` where it cannot be
+        estimated. ``warning`` says why, or that it is large; else None. The whole is None where no
+        negative was judged.
         """
         share = self._share.share
         if not self._share.documents:
@@ -252,8 +254,8 @@ class BySource(Diagnosis):
     """Counts for each part of a collection the queries that pass the filter, and their negatives.
 
     The result is rows ``source, queries, passed, failed, rows, examples, negatives_mean,
-    negatives_min, negatives_max``; examples are positives and negatives, the numbers of negatives
-    per row, None without one. Without the query column ``consistent`` all queries passed.
+    negatives_min, negatives_max``; ``examples`` is rows plus negatives, ``negatives_*`` are per
+    row, None without rows. Without the query column ``consistent`` all queries passed.
 
     Parameters
     ----------
@@ -603,8 +605,7 @@ class Distributions(Diagnosis):
         """Count the values of a block."""
         fate = fate_of(block).ravel()
         order = np.argsort(fate, kind="stable")
-        # Where the candidates of each verdict end, once they stand in the order of their fate,
-        # padding first.
+        # Where the candidates of each fate end: [0] padding, [1] open, [2] negative, then rejected.
         codes = np.arange(PADDING, len(block.legend))
         ends = np.searchsorted(fate[order], codes, side="right")
         for name in self._ranges:

@@ -30,9 +30,10 @@ from anmi.retrieval.terms import Terms
 # Share of the query's terms that the document holds, by idf, and the same by BM25's saturated
 # frequency.
 _BY_TERMS: Final = ("coverage", "match")
-# Cosine with the nearest known positive by vectors and by tf-idf terms, the share of a known
-# positive's terms that the document holds, of the document's terms that a known positive holds, and
-# of a known positive's facts that it states.
+# likeness, likeness_terms: cosine with the nearest known positive, by vectors and by tf-idf terms.
+# containment: the share of a known positive's terms that the document holds.
+# contained: the share of the document's terms that a known positive holds.
+# facts: the share of a known positive's facts that the document states.
 _BY_POSITIVES: Final = ("likeness", "likeness_terms", "containment", "contained", "facts")
 # Cosine of query and document by a packaged network that is not trained.
 NETWORK: Final = "network"
@@ -171,7 +172,7 @@ def gather_hidden(
 ) -> Candidates:
     """Gather evidence of the hidden positives of :func:`hide` that retrieval would have found."""
     hidden, _, _ = hide(block, depth, max_hidden, seed)
-    return gather(hidden.take(reached(hidden.columns["dense"])), material)
+    return gather(hidden.take(would_be_retrieved(hidden.columns["dense"])), material)
 
 
 def gather_known(block: Candidates, material: Material, depth: int) -> Candidates:
@@ -182,11 +183,11 @@ def gather_known(block: Candidates, material: Material, depth: int) -> Candidate
     rows, slots = np.nonzero(block.positives != PADDING)
     no_slots = np.zeros((len(rows), 0), np.int64)
     positives = _in_front(block, rows, slots, no_slots, depth)
-    return gather(positives.take(reached(positives.columns["dense"])), material)
+    return gather(positives.take(would_be_retrieved(positives.columns["dense"])), material)
 
 
 def gather_nearest(block: Candidates, material: Material, depth: int) -> Candidates:
-    """Gather evidence of the ``depth`` most similar candidates of every query alone."""
+    """Gather evidence of only the ``depth`` candidates most similar to each query."""
     slots = _nearest(block, depth)
     nearest = Candidates(
         query_ids=block.query_ids,
@@ -244,7 +245,7 @@ def hide(
         order = np.argsort(np.where(is_known, draws, 2.0), axis=1, kind="stable")
         is_hidden &= np.argsort(order, axis=1) < max_hidden
     rows, slots = np.nonzero(is_hidden)
-    # In the place of each hidden one and behind it stand those that come after it.
+    # All slots but the hidden one: from there on, the next one.
     other_slots = np.arange(max(is_known.shape[1] - 1, 0))
     other_slots = other_slots + (other_slots >= slots[:, None])
     return _in_front(block, rows, slots, other_slots, depth), rows, slots
@@ -287,11 +288,11 @@ def _nearest(block: Candidates, depth: int) -> Int64s:
     return np.lexsort((block.documents, -similarity), axis=1)[:, :depth]
 
 
-def reached(similarity: Float32s) -> Bools:
+def would_be_retrieved(similarity: Float32s) -> Bools:
     """Return which hidden positives are as similar as the least similar candidate, bool [R].
 
-    Retrieval would have brought these; of relevant documents that are nothing like the query no
-    candidate has to be told.
+    Retrieval would have brought these. It would have missed the others, so no candidate looks like
+    them, and the judge need not learn from them.
 
     Parameters
     ----------

@@ -57,8 +57,8 @@ log = logging.getLogger(__name__)
 _FEWEST_REACHED: Final = 50
 # A mean over the candidates of this many queries is known to within a few per cent of itself.
 _FOR_A_MEAN: Final = 1000
-# Where so many documents may be as relevant as the known positive, nothing is known of them. With a
-# weak encoder half as many seem to be where one is; six real collections have 1.6 to 6.3.
+# From so many documents on that may be as relevant as the known positive, labels tell nothing. A
+# weak encoder suggests about 12 where the truth is 1; six real collections have 1.6 to 6.3.
 _TOO_MANY: Final = 25
 # Share of the queries with a group of documents like the positive from which on these are relevant,
 # too.
@@ -216,7 +216,7 @@ class FusedJudge:
         from sklearn.metrics import roc_auc_score
 
         shipped_model = self._shipped
-        chance = np.zeros(len(examples.values))
+        p_labelled = np.zeros(len(examples.values))
         shares = []
         folds = range(self.options.folds)
         fit = partial(self._fit_without, examples)
@@ -226,11 +226,10 @@ class FusedJudge:
             )
             self.models.append(model)
             shares.append(fitted.share)
-            # Of being labelled, both kinds weighing the same: f₁ / (f₁ + f) with f₁ / f = relevant
-            # / share.
+            # Labelled and unlabelled weighing the same: f₁ / (f₁ + f), f₁ / f = p_relevant / share.
             held_out = examples.fold == fold
-            relevant = model(examples.values[held_out])
-            chance[held_out] = relevant / (relevant + fitted.share)
+            p_relevant = model(examples.values[held_out])
+            p_labelled[held_out] = p_relevant / (p_relevant + fitted.share)
         share = float(np.mean(shares))
         log.info(
             "fused judge: about %.2g %% of the most similar unlabelled documents are relevant",
@@ -238,8 +237,8 @@ class FusedJudge:
         )
         weights = examples.weights
         judge = {
-            "auc": float(roc_auc_score(examples.labelled, chance, sample_weight=weights)),
-            "reliability": reliability(chance, examples.labelled, weights=weights),
+            "auc": float(roc_auc_score(examples.labelled, p_labelled, sample_weight=weights)),
+            "reliability": reliability(p_labelled, examples.labelled, weights=weights),
             "method": "hidden positives against unlabelled candidates, each query's of the same"
             " weight, cross-fitted",
         }
@@ -299,7 +298,7 @@ class FusedJudge:
             fewest_queries=self._fewest_reached,
         )
         values = _inputs(nearest)
-        by_judge = with_mean(shipped_model, values, 0.0)[1]
+        _, by_judge = with_mean(shipped_model, values, 0.0)
         expected = max(base, (by_known or 0.0) / options.overshoot)
         model, share = with_mean(shipped_model, values, expected)
         self.models = [model]
@@ -340,10 +339,12 @@ class FusedJudge:
         )
         chance = np.nanmean([model(values) for model in self.models], axis=0)
         mean = float(np.nanmean(self._raised(chance, is_grouped)))
-        share = min((count - 1) * reached_share * queries / max(len(values), 1), _LARGEST_SHARE)
-        # Where they are more than a pool holds, the coefficients were learned from labels that tell
-        # nothing.
-        if count < _TOO_MANY or (share < 2 * mean and count <= self.options.depth):
+        more_relevant = (count - 1) * reached_share * queries
+        share = min(more_relevant / max(len(values), 1), _LARGEST_SHARE)
+        # The coefficients were learned from labels that tell nothing where more documents are as
+        # relevant as a pool holds, or as the judge expects.
+        tells_nothing = share >= 2 * mean or count > self.options.depth
+        if count < _TOO_MANY or not tells_nothing:
             return
         if self.options.prior == "estimated":
             self.models = [with_mean(model, values, share)[0] for model in self.models]
@@ -383,7 +384,8 @@ class FusedJudge:
         if self.clustered:
             probability = self._raised(probability, clusters(block.columns["likeness_terms"]))
         return block.with_columns(
-            {"p_evidence": probability}, {"p_evidence": held_out, "p_heldout": held_out}
+            columns={"p_evidence": probability},
+            positive_columns={"p_evidence": held_out, "p_heldout": held_out},
         )
 
 

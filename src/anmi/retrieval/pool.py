@@ -82,12 +82,12 @@ def best_passages(
     bm25: Float32s | None,
     dense: Float32s | None,
 ) -> Int32s:
-    """Return the positives, of documents that are one as a whole only the best passages.
+    """Keep all positives, but of documents with only positive passages no more than the best.
 
     A passage's score is the mean of its scores by BM25 and by the encoder, each as a share of the
-    best one's of the document. Those near the best stay beside it, half of a document's passages at
-    most. Where only some passages of a document are positives, somebody chose them, and they stay.
-    The result is int32 [Q, up to P].
+    best one's of the document. Passages near the best stay beside it, up to half of the document's.
+    Where only some passages of a document are positives, somebody chose them, and they stay. The
+    result is int32 [Q, up to P].
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def some_of(
 ) -> Int32s:
     """Return up to ``count`` positives of each query, drawn by its own stream, in their order.
 
-    Of one it is the first, as the ANMI 2.0 notebook has it.
+    With ``count=1`` it is the first, as the ANMI 2.0 notebook has it.
 
     Examples
     --------
@@ -273,16 +273,16 @@ def merged(
     return documents, source, scores
 
 
-def known_from(
+def lowest_known_score(
     scores: Float32s,
     is_candidate: Bools,
     depth: int,
     ranks: int,
 ) -> Float32s:
-    """Return the score from which on a query's ranks follow from its list, float32 [Q, 1].
+    """Return the lowest score whose rank follows from a query's list, float32 [Q, 1].
 
-    That is the score of the last candidate found, or of rank ``ranks`` if it lies deeper. It says
-    nothing of how long the list is beyond, which may go by the other queries of a shard.
+    It is the score of the last candidate taken, or of rank ``ranks`` if that lies deeper, so it
+    does not depend on the list's length, which the other queries of a shard decide.
 
     Parameters
     ----------
@@ -298,9 +298,9 @@ def known_from(
     Examples
     --------
     >>> scores = np.array([[8, 6, 4, 2]], np.float32)
-    >>> known_from(scores, scores < 8, depth=2, ranks=1).tolist()
+    >>> lowest_known_score(scores, scores < 8, depth=2, ranks=1).tolist()
     [[4.0]]
-    >>> known_from(scores, scores < 8, depth=4, ranks=1).tolist()
+    >>> lowest_known_score(scores, scores < 8, depth=4, ranks=1).tolist()
     [[-inf]]
     """
     if ranks > scores.shape[1]:
@@ -326,7 +326,7 @@ def listed_ranks(scores: Float32s, listed: Float32s, lowest: Float32s) -> Float3
     listed
         Of the list, falling, float32 [Q, K].
     lowest
-        See :func:`known_from`, float32 [Q, 1].
+        See :func:`lowest_known_score`, float32 [Q, 1].
 
     Examples
     --------
@@ -467,11 +467,11 @@ class RelatedDocuments:
         self.first_of_text = first_of_text
         self._near = near
         documents = np.arange(len(self))
-        self._having = _matrix(first_of_text, documents, len(self))
-        self._families = self._having @ _matrix(documents, family, len(self))
-        self._in_family = self._families.T.tocsr()
-        # By so many ways a text comes to itself.
-        self._to_itself = sparse.csr_matrix(self._families.power(2).sum(axis=1).T)
+        self._text_to_documents = _matrix(first_of_text, documents, len(self))
+        self._text_to_families = self._text_to_documents @ _matrix(documents, family, len(self))
+        self._family_to_texts = self._text_to_families.T.tocsr()
+        # Paths from a text through its families back to it: they are no siblings.
+        self._self_paths = sparse.csr_matrix(self._text_to_families.power(2).sum(axis=1).T)
 
     @staticmethod
     def unrelated(documents: int) -> RelatedDocuments:
@@ -517,7 +517,7 @@ class RelatedDocuments:
         >>> related.same_text(np.array([[2], [1]], np.int32)).tolist()
         [[0, 2], [1, -1]]
         """
-        return _listed((self._texts(documents) @ self._having).sorted_indices())
+        return _listed((self._texts(documents) @ self._text_to_documents).sorted_indices())
 
     def kinds(self, positives: Int32s, documents: Int32s) -> NDArray[np.uint8]:
         """Say of each document whether it is related to a positive of its row.
@@ -547,7 +547,7 @@ class RelatedDocuments:
         return kinds
 
     def excluded(self, positives: Int32s, query_documents: Int32s | None = None) -> Int32s:
-        """Return what is no negative of each row: positives, what is related, and copies of these.
+        """Return the documents that may not be negatives: positives, related ones, and their copies.
 
         Parameters
         ----------
@@ -567,7 +567,7 @@ class RelatedDocuments:
         texts = near + sibling + self._texts(positives)
         if query_documents is not None:
             texts = texts + self._texts(query_documents)
-        return _listed((texts @ self._having).sorted_indices())
+        return _listed((texts @ self._text_to_documents).sorted_indices())
 
     def _texts(self, documents: Int32s) -> sparse.csr_matrix:
         """Return which texts the documents of each row have, [Q, N], 1 each."""
@@ -582,8 +582,8 @@ class RelatedDocuments:
         texts = self._texts(positives)
         # From each text to the parents of its documents, their parts and the texts of these; other
         # ones than itself.
-        in_family = texts @ self._families @ self._in_family
-        siblings = in_family - texts.multiply(self._to_itself)
+        in_family = texts @ self._text_to_families @ self._family_to_texts
+        siblings = in_family - texts.multiply(self._self_paths)
         return texts @ self._near, siblings
 
 

@@ -45,10 +45,11 @@ class Queries(NamedTuple):
 class Retrieve:
     """Finds candidates by BM25, by an encoder and at random, with their scores and ranks by both.
 
-    A rank is 1 + the number of documents of the whole corpus with a higher score, and unknown
-    beyond the last candidate that a source found, or a deeper rank that is set: nobody reads
-    those, and to count them costs as much as the search. Of positives the rank by BM25 is always
-    known. By rank_bm25 it is the place in that package's own order, and always known.
+    A rank is 1 + the number of documents of the whole corpus with a higher score. It is NaN below
+    the last candidate that a source found, or below ``bm25_ranks`` and ``dense_ranks`` where these
+    are deeper: nobody reads such ranks, and counting them costs as much as the search. Positives
+    always have a rank by BM25. By rank_bm25 a rank is the place in that package's own order, and
+    always known.
 
     Of a query with many positives some are drawn and measured, and the one of the median similarity
     (by BM25 where no encoder is asked) stands first. No candidate is a positive, the query itself
@@ -63,7 +64,7 @@ class Retrieve:
     vectors
         Theirs, float32 [N, D], compared by inner products; None where no encoder is asked.
     longest
-        Length of the longest of them.
+        Largest norm of ``vectors``.
     approximate
         What searches the vectors in the place of matrix products, if anything does.
     related
@@ -121,7 +122,9 @@ class Retrieve:
         columns, positive_columns, query_columns = (dict[str, Float32s]() for _ in range(3))
         if self.bm25 is not None:
             best = np.fmax.reduce(label_bm25, axis=1, keepdims=True)
-            lowest = pool.known_from(lexical_scores, lexical >= 0, self.bm25_depth, self.bm25_ranks)
+            lowest = pool.lowest_known_score(
+                lexical_scores, lexical >= 0, self.bm25_depth, self.bm25_ranks
+            )
             rank, positive_rank, best_rank = _bm25_ranks(
                 self.bm25,
                 queries.texts,
@@ -133,7 +136,9 @@ class Retrieve:
             positive_columns = {"bm25": positive_bm25, "bm25_rank": positive_rank}
             query_columns = {"best_bm25": best[:, 0], "best_bm25_rank": best_rank}
         if self.vectors is not None:
-            lowest = pool.known_from(near_scores, near >= 0, self.dense_depth, self.dense_ranks)
+            lowest = pool.lowest_known_score(
+                near_scores, near >= 0, self.dense_depth, self.dense_ranks
+            )
             for measured, arrays in ((documents, columns), (positives, positive_columns)):
                 arrays["dense"] = exact.similarities(queries.vectors, self.vectors, measured)
                 arrays["dense_rank"] = pool.listed_ranks(arrays["dense"], near_scores, lowest)
@@ -161,10 +166,11 @@ class Retrieve:
         documents = np.where(drawn == PADDING, PADDING, texts[drawn])
         return documents.astype(np.int32)
 
-    def _depth(self, candidates: int, excluded: int) -> int:
-        """Return how many documents hold so many candidates, if not most of the best are copies."""
+    def _search_depth(self, candidate_count: int, excluded_count: int) -> int:
+        """Return how deep to search for candidates beside excluded documents and some copies."""
         is_copy = self.related.first_of_text != np.arange(len(self.related))
-        return candidates + excluded + min(int(np.count_nonzero(is_copy)), _COPIES * candidates)
+        copies = min(int(np.count_nonzero(is_copy)), _COPIES * candidate_count)
+        return candidate_count + excluded_count + copies
 
     def _passages(self, queries: Queries) -> Int32s:
         """Return the positives with the best passages of those that were cut, int32 [Q, P]."""
@@ -174,12 +180,12 @@ class Retrieve:
         parents = self.passages[positives[positives != PADDING]]
         if not (parents >= 0).any():
             return positives
-        lexical = nearest = None
+        bm25_scores = dense_scores = None
         if self.bm25 is not None:
-            lexical = self.bm25.search_and_look(queries.texts, 1, positives)[2]
+            bm25_scores = self.bm25.search_and_look(queries.texts, 1, positives)[2]
         if self.vectors is not None:
-            nearest = exact.similarities(queries.vectors, self.vectors, positives)
-        return pool.best_passages(positives, self.passages, lexical, nearest)
+            dense_scores = exact.similarities(queries.vectors, self.vectors, positives)
+        return pool.best_passages(positives, self.passages, bm25_scores, dense_scores)
 
     def _lexical(
         self, queries: Queries, excluded: int, documents: Int32s
@@ -194,14 +200,14 @@ class Retrieve:
             nothing = np.empty((len(documents), 0), np.float32)
             unscored = np.full(documents.shape, np.nan, np.float32)
             return nothing.astype(np.int32), nothing, unscored
-        depth = max(self._depth(self.bm25_depth, excluded), self.bm25_ranks)
+        depth = max(self._search_depth(self.bm25_depth, excluded), self.bm25_ranks)
         if self.bm25.is_okapi:
             depth = self.bm25_depth
         depth = min(depth, len(self.related))
         return self.bm25.search_and_look(queries.texts, depth, documents)
 
     def _nearest(self, queries: Queries, excluded: int) -> tuple[Int32s, Float32s]:
-        depth = self._depth(self.dense_depth, excluded) if self.dense_depth else 0
+        depth = self._search_depth(self.dense_depth, excluded) if self.dense_depth else 0
         depth = min(max(depth, self.dense_ranks), len(self.related))
         if self.vectors is None or not depth:
             nothing = np.zeros((len(queries.texts), 0), np.float32)

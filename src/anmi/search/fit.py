@@ -23,8 +23,8 @@ STEPS: Final = 10
 CUT: Final = 10
 # A part of less weight is left out: it costs what the others cost, and decides nothing.
 LEAST_WEIGHT: Final = 0.08
-# What parts are worth to one another before a dev query was asked, without labels and, what was
-# trained, with many. benchmarks/few_labels.py has what that loses (``prior``).
+# Weights without dev queries, in proportion; those of trained parts approach _TRAINED_WORTH as
+# labels grow. benchmarks/few_labels.py has what that loses (``prior``).
 _WORTH: Final = {"bm25": 0.25, "network": 0.6, "corpus": 0.15, "dense": 0.15, "sparse": 0.15}
 _TRAINED_WORTH: Final = 0.8
 # Where there is no network.
@@ -122,11 +122,11 @@ def fit_weights(
     Returns
     -------
     dict
-        ``weights`` by part, in [0, 1], whose sum is 1, below .08 only 0; ``low`` and ``high``,
-        where the best weights are by 95 %, 0 and 1 without a query; ``queries``, how many the
-        weights were fitted on, and ``unlabelled``, how many of these; ``ndcg@10`` of these queries
-        by part alone, and of the ``hybrid`` at the weights; ``without``, that of the hybrid without
-        each of its parts; both empty without a query.
+        ``weights``: by part, in [0, 1], with sum 1; below .08 a weight is 0.
+        ``low``, ``high``: 95 % interval of each weight; 0 and 1 without a query.
+        ``queries``, ``unlabelled``: how many were fitted on, and how many of these are unlabelled.
+        ``ndcg@10``: of these queries by each part alone, and by the ``hybrid``; empty without one.
+        ``without``: nDCG@10 of the hybrid without each of its parts; empty without a query.
 
     Notes
     -----
@@ -305,8 +305,8 @@ def fit_on_dev(
     dev_queries = dev_queries[dev_queries.query_id.isin(truth.query_id)]
     if dev_queries.empty:
         return unfitted(names, len(positives))
-    labelled = truth.query_id[truth.document_id.isin(positives)]
-    is_unlabelled = ~dev_queries.query_id.isin(labelled).to_numpy()
+    seen_query_ids = truth.query_id[truth.document_id.isin(positives)]
+    is_unlabelled = ~dev_queries.query_id.isin(seen_query_ids).to_numpy()
     lists = labelled_lists(part_runs, corpus, dev_queries, truth, names=names, depth=depth)
     return fit_weights(*lists, is_unlabelled, documents=len(positives), seed=seed)
 
@@ -422,13 +422,13 @@ def lists_of(
     [[[0, 1]], [[0.75, 0.5]]]
     """
     run = run.sort_values("rank", kind="stable")
-    query_numbers = pd.Index(list(queries)).get_indexer(pd.Index(run.query_id))
-    names = pd.Index(list(documents)).get_indexer(pd.Index(run.document_id))
-    is_known = (query_numbers >= 0) & (names >= 0)
+    query_positions = pd.Index(list(queries)).get_indexer(pd.Index(run.query_id))
+    document_positions = pd.Index(list(documents)).get_indexer(pd.Index(run.document_id))
+    is_known = (query_positions >= 0) & (document_positions >= 0)
     query_rows = np.array([*queries.values()], np.int64)
-    rows = query_rows[query_numbers[is_known]]
+    rows = query_rows[query_positions[is_known]]
     document_numbers = np.array([*documents.values()], np.int64)
-    numbers = document_numbers[names[is_known]]
+    numbers = document_numbers[document_positions[is_known]]
     lists = side_by_side(rows, numbers, len(queries))
     return Ranked(lists, _padded_values(rows, run.score[is_known], len(queries)))
 

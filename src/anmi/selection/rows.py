@@ -114,7 +114,7 @@ class TrainingRows:
                     encoded.dictionary,
                 )
                 if is_list:
-                    joined = listed(joined, _lengths(column))
+                    joined = lists_of_lengths(joined, _lengths(column))
                 columns[joined_name] = joined
         return pa.table(columns)
 
@@ -123,12 +123,12 @@ def _lengths(column: pa.ListArray) -> Int64s:
     return np.asarray(column.value_lengths().to_numpy(zero_copy_only=False), np.int64)
 
 
-def listed(values: pa.Array, lengths: NDArray[Any]) -> pa.ListArray:
+def lists_of_lengths(values: pa.Array, lengths: NDArray[Any]) -> pa.ListArray:
     """Return values that are sorted by row as one list per row.
 
     Examples
     --------
-    >>> listed(pa.array([3, 1, 2]), np.array([2, 0, 1])).to_pylist()
+    >>> lists_of_lengths(pa.array([3, 1, 2]), np.array([2, 0, 1])).to_pylist()
     [[3, 1], [], [2]]
     """
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -138,7 +138,7 @@ def listed(values: pa.Array, lengths: NDArray[Any]) -> pa.ListArray:
 
 def load(path: Path) -> pd.DataFrame:
     """Read a table of training rows, in which equal texts of a block are one object."""
-    # Of plain columns pandas makes columns of its own, which hold no objects.
+    # Only lists stay dictionary-encoded: pandas holds plain columns of texts without objects.
     texts = []
     for column in pq.read_schema(path):
         is_list = pa.types.is_list(column.type)
@@ -179,7 +179,7 @@ _SCORES: Final = (
 )
 # Measurements that a row is made of; nothing else need be read.
 _READ: Final = (*_SCORES, "choice", "weight", "barred")
-_OF_FIRST: Final = ("elo", "elo_se")
+_RELATIVE_TO_FIRST_POSITIVE: Final = ("elo", "elo_se")
 
 
 def training_rows(
@@ -282,7 +282,7 @@ def of_no_query() -> Candidates:
 class _RowMaker:
     """Makes the rows of a block, documents by number; notes which documents any row uses."""
 
-    documents: int
+    document_count: int
     query_texts: Mapping[str, str]
     related: RelatedDocuments
     selves: Mapping[str, int]
@@ -291,7 +291,7 @@ class _RowMaker:
     used: Bools = field(init=False)
 
     def __post_init__(self) -> None:
-        self.used = np.zeros(self.documents, bool)
+        self.used = np.zeros(self.document_count, bool)
 
     def __call__(self, block: Candidates) -> pa.Table:
         block = block.take(block.query_verdict == OPEN)
@@ -340,7 +340,7 @@ class _RowMaker:
         is_used = self.used[column.flatten().to_numpy()]
         row = np.repeat(np.arange(len(column)), _lengths(column))
         lengths = np.bincount(row[is_used], minlength=len(column))
-        used = listed(column.flatten().filter(pa.array(is_used)), lengths)
+        used = lists_of_lengths(column.flatten().filter(pa.array(is_used)), lengths)
         return table.set_column(table.column_names.index("excluded_ids"), "excluded_ids", used)
 
 
@@ -366,14 +366,14 @@ def _measured_columns(
         pa.array([_source_name(source) for source in range(16)], pa.string()),
     )
     columns: dict[str, pa.Array] = {
-        "negative_ids": listed(pa.array(block.documents[row, slot]), lengths),
-        "weights": listed(pa.array(block.weight[row, slot]), lengths),
-        "sources": listed(source_names, lengths),
+        "negative_ids": lists_of_lengths(pa.array(block.documents[row, slot]), lengths),
+        "weights": lists_of_lengths(pa.array(block.weight[row, slot]), lengths),
+        "sources": lists_of_lengths(source_names, lengths),
     }
     for score in _SCORES:
         if score in block.columns:
             values = pa.array(block.columns[score][row, slot])
-            columns[f"negative_{score}"] = listed(values, lengths)
+            columns[f"negative_{score}"] = lists_of_lengths(values, lengths)
             if score in block.positive_columns:
                 columns[f"positive_{score}"] = pa.array(block.positive_columns[score][:, 0])
     return columns
@@ -413,9 +413,9 @@ def _by_positive(
     for score in _SCORES:
         if f"positive_{score}" in columns:
             # Gaps in Elo are to the first positive, beside which the candidates were rated.
-            column = 0 if score in _OF_FIRST else place
-            of_positives = block.positive_columns[score][row, column]
-            scores = ordered(of_positives, block.columns[score][promoted_row, slot])
+            positive_slot = 0 if score in _RELATIVE_TO_FIRST_POSITIVE else place
+            positive_scores = block.positive_columns[score][row, positive_slot]
+            scores = ordered(positive_scores, block.columns[score][promoted_row, slot])
             columns[f"positive_{score}"] = pa.array(scores)
     return pa.table(columns).combine_chunks()
 

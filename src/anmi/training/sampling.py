@@ -260,7 +260,7 @@ class _Around(NegativeSampler):
 
 
 class InTurn(_Around):
-    """Shows in turn the positives of queries that have more of them than rows.
+    """Rotates through the positives of a query that has more positives than rows.
 
     An epoch shows as many as there are rows. The positives of a query stand in an order that its
     own stream draws, and each epoch goes on where the last one ended, so that all have their turn.
@@ -277,7 +277,7 @@ class InTurn(_Around):
     seed
         Of the training.
     steps
-        Of an epoch.
+        Steps of an epoch.
     """
 
     def __init__(
@@ -387,13 +387,13 @@ def build_sampler(
     dimension: int = 0,
     loss: nn.Module | None = None,
     positives: pd.DataFrame | None = None,
-    epoch: int = 1,
+    steps_per_epoch: int = 1,
 ) -> NegativeSampler:
     """Return what chooses the negatives of every step.
 
     ``rows`` have all negatives that were mined for them. ``stock`` is what negatives of mixed
     sources are drawn from. ``loss`` learns the draw of ``simans``. ``positives`` are those of
-    :class:`InTurn`, and ``epoch`` the steps of one.
+    :class:`InTurn`.
 
     Raises
     ------
@@ -424,7 +424,7 @@ def build_sampler(
         sampler = HardnessSampler(sampler, options.hardness.negatives, seed)
     if positives is None or positives.empty:
         return sampler
-    return InTurn(sampler, rows, positives, seed, epoch)
+    return InTurn(sampler, rows, positives, seed, steps_per_epoch)
 
 
 class DrawnNegatives:
@@ -511,7 +511,7 @@ class PseudoRows:
         table = table.iloc[order]
         starts = np.flatnonzero(~table.duplicated(["kind", "document_id"]))
         self._starts = starts
-        self._views = np.diff(np.append(starts, len(table)))
+        self._view_counts = np.diff(np.append(starts, len(table)))
         columns = ["query_id", "text", "document_id", "positive_text", "weight"]
         self._pairs = list(table[columns].itertuples(index=False, name=None))
         self._documents = numbers[order][starts].astype(np.int32)
@@ -526,11 +526,11 @@ class PseudoRows:
 
     def rows(self, slots: Int64s, epoch: int) -> list[Row]:
         """Return the rows of the given slots in an epoch (from 0)."""
-        views = self._starts[slots] + epoch % self._views[slots]
+        pair_numbers = self._starts[slots] + epoch % self._view_counts[slots]
         related = self._related.excluded(self._documents[slots][:, None])
         rows = []
-        for view, numbers in zip(views, related, strict=True):
-            query_id, text, document_id, positive, weight = self._pairs[view]
+        for pair_number, numbers in zip(pair_numbers, related, strict=True):
+            query_id, text, document_id, positive, weight = self._pairs[pair_number]
             row = Row(
                 query_id,
                 text,
@@ -559,7 +559,7 @@ class WithPseudoQueries(NegativeSampler):
     pseudo
         What the numbers from ``count`` on mean.
     steps
-        Of an epoch.
+        Steps of an epoch.
     """
 
     def __init__(
@@ -629,8 +629,8 @@ class WithCandidates(_Around):
 class OneKindBatches(BatchSampler):
     """Batches of rows of one group, in an order drawn anew for every epoch.
 
-    A batch of several kinds may be easy, as what a pseudo-query and its document look like tells
-    the kinds apart: the option ``mixed`` makes one group of all pseudo-queries.
+    A batch of several kinds may be easy, since style alone tells the kinds apart. The option
+    ``mixed`` puts all pseudo-queries in one group.
 
     Parameters
     ----------

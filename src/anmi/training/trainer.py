@@ -323,7 +323,7 @@ class _Training:
                 dimension=self.encoder.get_embedding_dimension() or 0,
                 loss=self.loss,
                 positives=self.positives if self.teacher is None else None,
-                epoch=len(self.batches),
+                steps_per_epoch=len(self.batches),
             )
         if self.pseudo:
             sampler = sampling.WithPseudoQueries(
