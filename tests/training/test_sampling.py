@@ -234,7 +234,7 @@ def test_batches_are_of_one_kind_and_an_epoch_has_every_row_once(counts, size, s
     groups = [np.arange(end - count, end) for end, count in zip(ends, counts, strict=True)]
     sizes = [size + place for place in range(len(groups))]
     batches, again = (OneKindBatches(groups, sizes, seed) for _ in range(2))
-    batches.epoch = again.epoch = lambda: epoch
+    batches.current_epoch = again.current_epoch = lambda: epoch
     made = list(batches)
     assert len(made) == len(batches)
     assert sorted(row for batch in made for row in batch) == list(range(ends[-1]))

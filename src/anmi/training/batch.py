@@ -288,8 +288,8 @@ class Batcher:
         Tokens of a group at most; None for one group, as a table of token vectors takes it.
     guide
         Scores every document for every query.
-    most_tokens
-        ``tokens_per_pass`` where a user has set it, so that no text may have more.
+    requested_tokens_per_pass
+        The option as the user set it, so that no text may have more.
     """
 
     def __init__(
@@ -298,13 +298,13 @@ class Batcher:
         in_batch: str,
         tokens_per_pass: int | None,
         guide: Guide | None = None,
-        most_tokens: int | None = None,
+        requested_tokens_per_pass: int | None = None,
     ) -> None:
         self._tokeniser = tokeniser
         self._in_batch = in_batch
         self.tokens_per_pass = tokens_per_pass
         self._guide = guide
-        self._most_tokens = most_tokens
+        self._requested_tokens_per_pass = requested_tokens_per_pass
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the batch of the given rows."""
@@ -331,7 +331,7 @@ class Batcher:
         groups = [np.arange(len(texts))]
         if self.tokens_per_pass is not None:
             lengths = self._tokeniser.lengths(texts, role)
-            check_tokens_per_pass(self._most_tokens, lengths, "training.options")
+            check_tokens_per_pass(self._requested_tokens_per_pass, lengths, "training.options")
             groups = passes(lengths, self.tokens_per_pass, len(texts))
         order = np.concatenate(groups)
         group_texts = [[texts[place] for place in group] for group in groups]

@@ -643,7 +643,7 @@ class OneKindBatches(BatchSampler):
 
     Attributes
     ----------
-    epoch
+    current_epoch
         Returns the epoch that begins, from 0, also after a training was resumed.
     """
 
@@ -651,7 +651,7 @@ class OneKindBatches(BatchSampler):
         self._groups = groups
         self._sizes = sizes
         self._seed = seed
-        self.epoch: Callable[[], int] = lambda: 0
+        self.current_epoch: Callable[[], int] = lambda: 0
         # The library's loader reads these; our batches are lists of row numbers.
         self.batch_size = next(iter(sizes), 1)
         self.drop_last = False
@@ -677,7 +677,7 @@ class OneKindBatches(BatchSampler):
 
     def __iter__(self) -> Iterator[list[int]]:
         """Yield the batches of the epoch that begins."""
-        random = seeds.stream(self._seed, f"training/batches/{self.epoch()}")
+        random = seeds.stream(self._seed, f"training/batches/{self.current_epoch()}")
         batches: list[Int64s] = []
         for group, size in zip(self._groups, self._sizes, strict=True):
             borders = np.arange(size, len(group), size)

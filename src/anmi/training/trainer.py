@@ -179,12 +179,12 @@ def train(
         adapter.merge()
     log = recorder.log()
     alpha, weight_change = _settle(encoder, start_weights, options.alpha, choose_alpha)
-    unchanged = setup.why_unchanged(start_weights, alpha, log, moved=weight_change != 0)
+    unchanged_reason = setup.why_unchanged(start_weights, alpha, log, moved=weight_change != 0)
     # A folder whose weights have several types is saved in float32.
     saved_as = options.save_dtype or (loaded_dtype if hasattr(torch, loaded_dtype) else "float32")
-    summary = setup.summary(loop, log, alpha, weight_change, unchanged, saved_as)
+    summary = setup.summary(loop, log, alpha, weight_change, unchanged_reason, saved_as)
     _save(encoder, output, saved_as)
-    if adapter and unchanged is None:
+    if adapter and unchanged_reason is None:
         adapter.check_vectors(saved_as)
     if folder:
         shutil.rmtree(folder, ignore_errors=True)
@@ -278,16 +278,16 @@ class _Training:
         loop.batcher = Batcher(
             Tokeniser(encoder, options.max_length),
             options.in_batch,
-            tokens_per_pass,
-            self.guide and Guide(self.guide),
-            options.tokens_per_pass,
+            tokens_per_pass=tokens_per_pass,
+            guide=self.guide and Guide(self.guide),
+            requested_tokens_per_pass=options.tokens_per_pass,
         )
         loop.options = options
         loop.recorder = recorder
         recorder.objective = objective
         if self.pseudo:
             batches = self.batches
-            batches.epoch = lambda: loop.state.global_step // len(batches)
+            batches.current_epoch = lambda: loop.state.global_step // len(batches)
             arguments.batch_sampler = lambda *_, **__: batches
         recorder.sampler = self._sampler(recorder.curriculum)
         return loop
@@ -295,7 +295,7 @@ class _Training:
     def _objective(self) -> ContrastiveObjective:
         encoder = self.encoder
         options = self.options
-        # A card says when memory does not suffice; on a processor the system would stop us.
+        # CUDA raises when memory runs out; on the CPU the system kills the process.
         on_processor = encoder.device.type != "cuda"
         return ContrastiveObjective(
             encoder,
@@ -337,7 +337,7 @@ class _Training:
         log: pd.DataFrame,
         alpha: Alpha,
         weight_change: float,
-        unchanged: str | None,
+        unchanged_reason: str | None,
         saved_as: str,
     ) -> dict[str, Any]:
         """Return plain values about the training."""
@@ -363,7 +363,7 @@ class _Training:
             "device": str(self.encoder.device),
             "prompts": kinds.prompts_of(self.encoder),
             "relative_weight_change": weight_change,
-            "unchanged": unchanged,
+            "unchanged": unchanged_reason,
             "resumed_from_step": recorder.resumed_from,
             "seconds": round(recorder.seconds, 2),
             "transitions": recorder.curriculum.transitions,
@@ -571,7 +571,7 @@ def _between(
 def _trainable(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
     """Return the encoder, or two of it, ready to be trained.
 
-    Tokens without a direction get none from whatever training meets them in.
+    All-zero token vectors stay zero.
     """
     size = encoder.get_embedding_dimension() or 0
     longest = max(options.dimensions or (0,))

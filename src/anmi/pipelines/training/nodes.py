@@ -105,7 +105,7 @@ def prepare_training_data(
     is_old = ~corpus.document_id.isin(new_documents.document_id)
     kinds = _pseudo_kinds(options, training, pseudo_queries, is_labelled=len(rows) > 0)
     is_used = (pseudo_queries.split == "train") & pseudo_queries.kind.isin(kinds or ())
-    bases = {getattr(retriever.loss, "tau_plus", None) for retriever in retrievers}
+    tau_plus_settings = {getattr(retriever.loss, "tau_plus", None) for retriever in retrievers}
     collection = (corpus, queries, qrels, pseudo_queries, new_documents)
     return TrainingData(
         queries.loc[queries.split == "train", ["query_id"]],
@@ -117,7 +117,7 @@ def prepare_training_data(
             "dev_queries": "pseudo_queries" if stand_in else "labels",
             "tau_plus": {
                 basis: estimate_tau_plus(basis, rows, len(corpus))
-                for basis in sorted(basis for basis in bases if isinstance(basis, str))
+                for basis in sorted(basis for basis in tau_plus_settings if isinstance(basis, str))
             },
         },
     )
@@ -150,9 +150,9 @@ def _pseudo_kinds(
 ) -> list[str] | None:
     """Return the kinds of pseudo-queries to train on, None where labels alone are trained on.
 
-    A kind that the collection's documents do not offer, such as titles, is left out, with a warning
-    where the run asks for it rather than the recipe. Where nothing is labelled either, that the
-    recipe makes none is an error, and that none is offered leaves the encoder untrained.
+    A kind that no document offers, such as titles, is left out, with a warning if the run itself
+    asks for it. Without labels: raise if the recipe asks for no kinds; return [] if none is
+    offered, which leaves the encoder untrained.
     """
     kinds = options.pseudo_queries.kinds
     offered = set(pseudo_queries.kind[pseudo_queries.split == "train"])
@@ -203,17 +203,19 @@ def train_retriever(
     """
     options = merged_options(recipes.get(recipe), training)
     is_old = ~corpus.document_id.isin(new_documents.document_id)
-    start = _Start(place_of(encoder, corpus_encoder), encoder, dense, corpus[is_old], seed, store)
+    untrained = _UntrainedRetrievers(
+        place_of(encoder, corpus_encoder), encoder, dense, corpus[is_old], seed, store
+    )
     stock = None
     tables = [*training_data.tables.values(), new_documents, scored_candidates, related_documents]
     if options.sources.kind == "mixed":
-        stock = _stock(start.documents, knowledge, variants, related_documents)
+        stock = _stock(untrained.documents, knowledge, variants, related_documents)
         tables += [corpus, knowledge.graph, knowledge.entities, knowledge.facts, variants]
     learns_teacher = options.pseudo_queries.candidates > 0
     session = _Session(
         training_data,
         training_rows[training_rows.query_id.isin(training_data.train_queries.query_id)],
-        start,
+        untrained,
         stock,
         _pseudo_rows(training_data, corpus, related_documents),
         _teacher(corpus, scored_candidates) if learns_teacher else None,
@@ -287,7 +289,7 @@ class _Session:
 
     training_data: TrainingData
     rows: pd.DataFrame
-    start: _Start
+    untrained: _UntrainedRetrievers
     stock: Stock | None
     pseudo: Any
     teacher: Callable[[NegativeSampler], NegativeSampler] | None
@@ -323,15 +325,15 @@ class _Session:
         from anmi.training.alpha import AlphaChoice
         from anmi.training.trainer import by_inner_products, train
 
-        start = self.start
+        untrained = self.untrained
         tau_plus = self.training_data.facts["tau_plus"].get(getattr(options.loss, "tau_plus", None))
         if tau_plus is not None:
             loss = options.loss.model_copy(update={"tau_plus": tau_plus})
             options = options.model_copy(update={"loss": loss})
         log.info("Training a %s retriever", options.retriever)
-        untrained = start.retriever(options)
-        options = by_inner_products(options, untrained, chosen)
-        choice = AlphaChoice.of(*self.training_data.dev_tables, start.dense, start.seed)
+        encoder = untrained.retriever(options)
+        options = by_inner_products(options, encoder, chosen)
+        choice = AlphaChoice.of(*self.training_data.dev_tables, untrained.dense, untrained.seed)
         has_dev = bool(choice.dev.query_ids)
         if self.alphas is not None:
             options = options.model_copy(update={"alpha": self.alphas[options.retriever]})
@@ -339,21 +341,21 @@ class _Session:
             log.warning("No dev query chooses how much of the training is kept: all of it is")
         # A network takes minutes to encode what dev queries search.
         reads_dev = options.dev_every is not None or goes_by_dev(options.curriculum)
-        is_followed = has_dev and (is_static(untrained) or reads_dev)
+        is_followed = has_dev and (is_static(encoder) or reads_dev)
         result = train(
             self.rows,
-            encoder=untrained,
+            encoder=encoder,
             options=options,
             output=output,
             evaluate_dev=choice.dev_ndcg if is_followed else None,
             choose_alpha=choice if has_dev else None,
-            seed=start.seed,
+            seed=untrained.seed,
             checkpoints=self.checkpoints,
             stock=self.stock,
             pseudo=self.pseudo,
             positives=self.training_data.positives,
             teacher=self.teacher if options.learns_teacher else None,
-            guide=start.guide(options),
+            guide=untrained.guide(options),
             dev_loss=choice.dev_loss if options.retriever == "dense" else None,
         )
         summary = {"options": options.model_dump(), "alphas": choice.curve}
@@ -361,15 +363,15 @@ class _Session:
 
 
 @dataclass(frozen=True)
-class _Start:
+class _UntrainedRetrievers:
     """Makes retrievers as they are before training.
 
-    ``name`` is that of the encoder or its folder, ``encoder`` the parameter; ``documents`` are all
-    but new ones.
+    ``model_path`` is the encoder's name or folder, ``encoder_param`` the parameter ``encoder``;
+    ``documents`` are all but new ones.
     """
 
-    name: str
-    encoder: str
+    model_path: str
+    encoder_param: str
     dense: DenseParams
     documents: pd.DataFrame
     seed: int
@@ -380,7 +382,7 @@ class _Start:
         from anmi.retrieval.sparse.model import inference_free, of_masked_lm
 
         models = self.store.path / "models"
-        encoder = Encoder(self.dense.of(self.name), models).trainable()
+        encoder = Encoder(self.dense.of(self.model_path), models).trainable()
         if options.retriever == "dense":
             return encoder
         texts = document_texts(self.documents)
@@ -400,14 +402,14 @@ class _Start:
         if not isinstance(options.in_batch_filter, GuideFilter):
             return None
         basis = options.in_batch_filter.by
-        name = self.name
-        if basis == "corpus" and self.encoder != OF_CORPUS:
-            name = tempfile.mkdtemp(dir=room("anmi-models-"))
+        model_path = self.model_path
+        if basis == "corpus" and self.encoder_param != OF_CORPUS:
+            model_path = tempfile.mkdtemp(dir=room("anmi-models-"))
             texts = joined_texts(self.documents)
-            save_corpus_encoder(texts, Path(name), self.seed, self.store, self.dense.device)
+            save_corpus_encoder(texts, Path(model_path), self.seed, self.store, self.dense.device)
         retriever = "sparse" if basis == "bm25" else "dense"
         frozen = options.model_copy(update={"retriever": retriever, "masked_lm": None})
-        return replace(self, name=name).retriever(frozen)
+        return replace(self, model_path=model_path).retriever(frozen)
 
 
 def score_candidates(
@@ -480,7 +482,7 @@ def _queries_of_training(
     """Return ``query_id, text, positive_id`` of the rows and pseudo-queries that are trained on."""
     is_used = pseudo_queries.kind.isin(options.pseudo_queries.kinds)
     pseudo = pseudo_queries[is_used & (pseudo_queries.split == "train")]
-    # An epoch takes the next view.
+    # Epoch i uses each document's i-th pseudo-query of a kind.
     epochs = max(options.epochs, (options.companion or {}).get("epochs", 0))
     pseudo = pseudo[pseudo.groupby(["kind", "document_id"]).cumcount() < epochs]
     names = {"query": "text", "document_id": "positive_id"}

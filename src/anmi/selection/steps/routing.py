@@ -22,26 +22,24 @@ from anmi.selection.steps.registry import Context, Params, step
 from anmi.selection.steps.samplers import TIERS, places
 
 log = logging.getLogger(__name__)
-# Thresholds that are tried: the lowest and the highest log-odds, and how many. Those of positives
-# begin at an even chance, where those of negatives end.
+# Thresholds to try: lowest log-odds, highest log-odds, count.
 _NEGATIVE_GRID: Final = (-9.0, 0.0, 73)
 _POSITIVE_GRID: Final = (0.0, 9.0, 37)
-_SAMPLE: Final = 4096
-# Candidates of a sampled row that are looked at; behind them a row hardly ever draws.
-_FIRST: Final = 512
-# Held-out positives from which rates are measured, and the largest share of wrong ones among the
-# positives, should every promoted one be wrong: in all rows together, and beside the held-out
-# positives in their rows. A judge's own probability is no guide: on MedQuAD it was 1 for the same
-# form about another disease.
+_SAMPLED_ROWS: Final = 4096
+# The first candidates of a sampled row are kept; a row hardly ever draws later ones.
+_KEPT_CANDIDATES: Final = 512
+# Held-out positives that it takes to measure a rate, and the largest wrong / (wrong + right) of
+# :func:`fit_route`. A judge's own probability is no guide: on MedQuAD it was 1 for the same form
+# about another disease.
 _LEAST_POSITIVES: Final = 100
 _MAX_FALSE_PROMOTION_RATE: Final = 0.05
-# From it on a candidate is as likely relevant as not, and never a negative.
+# ``at_least`` makes no negative of a candidate from this probability on.
 _EVEN: Final = 0.5
 
 
 @lru_cache
 def _grid(lowest: float, highest: float, count: int) -> Float64s:
-    """Return so many probabilities, even in log-odds."""
+    """Return ``count`` probabilities, evenly spaced in log-odds."""
     return scipy.special.expit(np.linspace(lowest, highest, count))
 
 
@@ -142,13 +140,18 @@ class Thresholds(NamedTuple):
 def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> Thresholds:
     """Find the thresholds that meet the target rates; one that is given stays.
 
-    The negative threshold is the highest that at most ``max_false_negative_rate`` of the held-out
-    known positives stay below; with too few of these, or without that rate, the highest at which
-    the mean probability of the negatives that a row would take is at most ``max_expected_share``.
-    The positive threshold is the lowest from which on the unlabelled candidates are at most 5 % of
-    these and the positives: among all queries, each with one positive, and among those of which
-    positives were held out, each with the share of these that reach it. It never lies below the
-    negative threshold.
+    The negative threshold is the highest below which at most ``max_false_negative_rate`` of the
+    held-out known positives lie. Without that rate, or with fewer than 100 held-out positives, it
+    is the highest at which the mean probability of the drawn negatives is at most
+    ``max_expected_share``.
+
+    The positive threshold is the lowest that meets both rules, and never below the negative one:
+
+    - ``wrong / (wrong + right) ≤ 5 %`` over all queries: ``wrong`` counts the promoted candidates,
+      ``right`` counts the queries, since each has a positive.
+    - ``wrong / (wrong + right) ≤ 5 %`` over queries with held-out positives: ``wrong`` counts their
+      promoted candidates, ``right`` sums each query's share of held-out positives that reach the
+      threshold.
     """
     if params.negative is not None and params.positive is not None:
         return Thresholds(params.negative, params.positive)
@@ -156,7 +159,7 @@ def fit_route(blocks: Iterable[Candidates], params: Route, context: Context) -> 
     sample = _Sample(context.seed)
     promotions = _PromotionCount()
     for measured in blocks:
-        # What a language model said of some changes what becomes of those, not the thresholds.
+        # Thresholds are fitted to the probabilities from before a language model changed some.
         block = measured.with_columns({params.column: unread(measured.columns, params.column)})
         unmeasured = np.full(block.positives.shape, np.nan, np.float32)
         positive_columns = {"p_heldout": unmeasured} | block.positive_columns
@@ -217,14 +220,14 @@ def _negative_threshold(drawn: _Drawn, positives: Float32s, params: Route) -> fl
 
 
 class _Drawn:
-    """What rows take as negatives: the first below a threshold, if few the least doubted.
+    """Draws each row's negatives: the first below a threshold, or the least doubted if few are.
 
     Parameters
     ----------
     values
         Probabilities by row in the order of drawing, float32 [R, M]; NaN where there is none.
     params
-        Of the step.
+        Of the step; ``at_least`` says how many below the threshold are few.
     count
         Negatives per row, at least 1.
     """
@@ -233,27 +236,25 @@ class _Drawn:
         self.values = values
         self._count = count
         self._fill = min(params.at_least, count)
-        # The least doubted of each row, of which one that is likelier relevant than that is none in
-        # any case.
+        # Lowest probabilities per row; ½ or more is never used.
         lowest = np.sort(values)[:, : self._fill]
-        self._least = np.where(lowest < _EVEN, lowest, np.nan)
+        self._lowest = np.where(lowest < _EVEN, lowest, np.nan)
 
     def below(self, threshold: float) -> Float32s:
-        """Return the probabilities of what is taken, float32 [R, ≤ 2 n], NaN for none."""
+        """Return the probabilities of the drawn negatives, float32 [R, ≥ M]; NaN elsewhere."""
         below = self.values < threshold
         is_early = np.cumsum(below, axis=1) <= self._count
         chosen = np.where(below & is_early, self.values, np.nan)
         if not self._fill:
             return chosen
-        # Of a row with fewer below the threshold than are to be filled, all below it are among the
-        # least doubted.
-        short = below.sum(axis=1, keepdims=True) < self._fill
-        chosen = np.where(short, np.nan, chosen)
-        least_doubted = np.where(short, self._least, np.nan)
+        # A row with too few below the threshold takes its least doubted, which include those few.
+        is_short = below.sum(axis=1, keepdims=True) < self._fill
+        chosen = np.where(is_short, np.nan, chosen)
+        least_doubted = np.where(is_short, self._lowest, np.nan)
         return np.concatenate([chosen, least_doubted], axis=1)
 
     def share(self, threshold: float) -> float:
-        """Return the mean probability of what is taken; 0 of nothing."""
+        """Return the mean probability of the drawn negatives; 0 if there are none."""
         chosen = self.below(threshold)
         if not np.isfinite(chosen).any():
             return 0.0
@@ -261,14 +262,14 @@ class _Drawn:
 
 
 class _PromotionCount:
-    """Counts the unlabelled candidates from each of the positive thresholds on."""
+    """Counts what each positive threshold would promote; see :func:`fit_route`."""
 
     def __init__(self) -> None:
-        thresholds = _POSITIVE_GRID[-1]
+        count = _POSITIVE_GRID[-1]
         self._rows = 0
-        self._all = np.zeros(thresholds)
-        self._rivals = np.zeros(thresholds)
-        self._right = np.zeros(thresholds)
+        self._promoted_all = np.zeros(count)
+        self._promoted_beside_heldout = np.zeros(count)
+        self._heldout_promoted = np.zeros(count)
 
     def add(self, block: Candidates, column: str, heldout: Float32s) -> None:
         self._rows += int((block.query_verdict == OPEN).sum())
@@ -276,29 +277,29 @@ class _PromotionCount:
         undecided = block.undecided
         is_heldout = np.isfinite(heldout)
         counts = is_heldout.sum(axis=1, keepdims=True)
-        self._all += _at_least(values[undecided])
-        self._rivals += _at_least(values[undecided & (counts > 0)])
+        self._promoted_all += _counts_reaching(values[undecided])
+        self._promoted_beside_heldout += _counts_reaching(values[undecided & (counts > 0)])
         shares = np.broadcast_to(1 / np.maximum(counts, 1), heldout.shape)
-        self._right += _at_least(heldout[is_heldout], shares[is_heldout])
+        self._heldout_promoted += _counts_reaching(heldout[is_heldout], shares[is_heldout])
 
     def threshold(self, positives: Float32s) -> float:
         """Return the lowest threshold that meets the rate of false promotions; ∞ for none."""
-        # Thirds and sevenths add up to whole numbers only nearly, and in another order to others.
-        right_promotions = self._right.round(6)
-        meets = (right_promotions > 0) & (len(positives) >= _LEAST_POSITIVES)
-        counts = (
-            (self._all, self._rows),
-            (self._rivals, right_promotions),
-        )
-        for promoted, right in counts:
-            meets &= promoted <= _MAX_FALSE_PROMOTION_RATE * (promoted + right)
+        # Sums of thirds are inexact, and differ with the order of the blocks.
+        heldout_promoted = self._heldout_promoted.round(6)
+        meets = (heldout_promoted > 0) & (len(positives) >= _LEAST_POSITIVES)
+        for wrong, right in (
+            (self._promoted_all, self._rows),
+            (self._promoted_beside_heldout, heldout_promoted),
+        ):
+            meets &= wrong <= _MAX_FALSE_PROMOTION_RATE * (wrong + right)
         if not meets.any():
             return np.inf
         thresholds = _grid(*_POSITIVE_GRID)
         return float(thresholds[np.argmax(meets)])
 
 
-def _at_least(values: Float32s, weights: Float64s | None = None) -> Float64s:
+def _counts_reaching(values: Float32s, weights: Float64s | None = None) -> Float64s:
+    """Return how many values, or how much of their weights, reach each positive threshold."""
     edges = [*_grid(*_POSITIVE_GRID), np.inf]
     counts, _ = np.histogram(values, edges, weights=weights)
     falling = counts.astype(np.float64)[::-1]
@@ -306,13 +307,12 @@ def _at_least(values: Float32s, weights: Float64s | None = None) -> Float64s:
 
 
 class _Sample:
-    """Probabilities of the first candidates of a sample of rows, whatever the shards."""
+    """Samples the rows of smallest random keys, and keeps their first candidates' probabilities."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        # Draws, queries and values of the rows so far.
-        self._sample: tuple[NDArray[Any], ...]
-        self._sample = (
+        # Random keys, queries and probabilities of the rows so far.
+        self._sample: tuple[NDArray[Any], ...] = (
             np.zeros(0),
             np.zeros(0, np.str_),
             np.zeros((0, 0), np.float32),
@@ -320,37 +320,37 @@ class _Sample:
 
     def add(self, block: Candidates, column: str) -> None:
         first_positive = block.positives[:, :1]
-        draws = seeds.uniform(
+        keys = seeds.uniform(
             self._seed,
             "selection/route",
             block.query_ids,
             first_positive,
         )[:, 0]
-        sample_draws = self._sample[0]
-        largest = sample_draws.max() if len(sample_draws) >= _SAMPLE else np.inf
-        is_sampled = (draws <= largest) & (block.query_verdict == OPEN)
+        kept_keys = self._sample[0]
+        largest = kept_keys.max() if len(kept_keys) >= _SAMPLED_ROWS else np.inf
+        is_sampled = (keys <= largest) & (block.query_verdict == OPEN)
         block = block.take(np.flatnonzero(is_sampled))
         nearness = np.nan_to_num(block.columns["dense"], nan=-np.inf)
         nearness = np.where(block.undecided, nearness, -np.inf)
-        # As samplers draw: the window before what lies deeper.
+        # In the order in which samplers draw: by tier, then the nearest first.
         no_tiers = np.zeros(nearness.shape, np.float32)
         tier = np.nan_to_num(block.columns.get("tier", no_tiers))
         order = np.lexsort((block.documents, -nearness, tier))
         values = np.where(block.undecided, block.columns[column], np.nan)
-        values = in_rows(values, order).astype(np.float32)[:, :_FIRST]
-        added = (draws[is_sampled], block.query_ids, values)
+        values = in_rows(values, order).astype(np.float32)[:, :_KEPT_CANDIDATES]
+        added = (keys[is_sampled], block.query_ids, values)
         sample = [stacked(pair) for pair in zip(self._sample, added, strict=True)]
-        by_draw = np.argsort(sample[0], kind="stable")
-        smallest = np.sort(by_draw[:_SAMPLE])
+        by_key = np.argsort(sample[0], kind="stable")
+        smallest = np.sort(by_key[:_SAMPLED_ROWS])
         self._sample = tuple(array[smallest] for array in sample)
 
     def rows(self) -> tuple[NDArray[np.str_], Float32s]:
-        """Return the query and the probabilities of each row, float32 [rows, ≤ 512] or NaN.
+        """Return the query and the probabilities of each sampled row.
 
-        The probabilities come in the order of drawing.
+        Probabilities are float32 [rows, ≤ 512], in the order of drawing; NaN where there is none.
         """
-        draws, queries, values = self._sample
-        order = np.argsort(draws, kind="stable")
+        keys, queries, values = self._sample
+        order = np.argsort(keys, kind="stable")
         return queries[order], values[order]
 
 
@@ -366,32 +366,31 @@ def route(block: Candidates, params: Route, context: Context) -> Candidates:
     thresholds: Thresholds = context.fitted
     judged = block.columns[params.column]
     block = block.rejected("unjudged", np.isnan(judged), "no judge saw it", "unsafe")
-    block, before = _promoted(block, params, thresholds)
-    # Nothing that was doubted before becomes a negative by it.
-    doubted = np.fmax(judged, before)
-    between = block.undecided & (doubted >= thresholds.negative)
+    block, p_before_llm = _promoted(block, params, thresholds)
+    # A language model never turns a doubtful candidate into a negative.
+    doubted = np.fmax(judged, p_before_llm)
+    uncertain = block.undecided & (doubted >= thresholds.negative)
     if params.at_least:
         doubt = np.where(block.undecided, doubted, np.inf)
         fill = min(params.at_least, context.negatives)
         is_filled = places(block.documents, doubt) < fill
-        spared = between & is_filled & (doubt < _EVEN)
-        # What is doubtful comes after what is safe, however far away that is.
+        spared = uncertain & is_filled & (doubt < _EVEN)
+        # Samplers draw a spared candidate only after every safe one.
         last_tier = np.float32(TIERS.index("uncertain"))
         tier = block.columns.get("tier", np.zeros(spared.shape, np.float32))
         block = block.with_columns({"tier": np.where(spared, last_tier, tier)})
-        between &= ~spared
+        uncertain &= ~spared
     barred = thresholds.negative if params.barred is None else params.barred
     if barred > thresholds.negative:
         rule = f"{params.column} ≥ {barred:.3g}"
-        is_barred = between & (doubted >= barred)
+        is_barred = uncertain & (doubted >= barred)
         block = block.rejected("barred", is_barred, rule, "uncertain", in_batch=True)
-    everywhere = barred <= thresholds.negative
+    bars_all = barred <= thresholds.negative
     rule = f"{params.column} ≥ {thresholds.negative:.3g}"
-    block = block.rejected("uncertain", between, rule, "uncertain", in_batch=everywhere)
+    block = block.rejected("uncertain", uncertain, rule, "uncertain", in_batch=bars_all)
     if not params.at_least:
         return block
-    nothing_left = ~block.undecided.any(axis=1)
-    empty = np.logical_and(between.any(axis=1), nothing_left)
+    empty = np.logical_and(uncertain.any(axis=1), ~block.undecided.any(axis=1))
     return block.dropped("nothing_safe", empty, f"no candidate has {params.column} < {_EVEN:g}")
 
 
@@ -400,9 +399,9 @@ def _promoted(
     params: Route,
     thresholds: Thresholds,
 ) -> tuple[Candidates, Float32s]:
-    """Promote the sure candidates; return also what the judges said before a language model did."""
+    """Promote the sure candidates; return also the probabilities before a language model."""
     judged = block.columns[params.column]
-    before = unread(block.columns, params.column)
+    p_before_llm = unread(block.columns, params.column)
     if GRADE in block.columns:
         required = params.positive or SURE
         is_read = np.isfinite(block.columns[GRADE])
@@ -410,9 +409,10 @@ def _promoted(
         rule = f"{params.column} ≥ {required:g} after a language model read it"
         block = block.rejected("promote", is_sure, rule, "promoted", in_batch=True)
         just_below = np.nextafter(np.float32(thresholds.positive), 0)
-        before = np.where(is_read, np.minimum(before, just_below), before)
+        # Once a language model read a candidate, only that reading promotes it.
+        p_before_llm = np.where(is_read, np.minimum(p_before_llm, just_below), p_before_llm)
     rule = "the judge is never sure enough"
     if thresholds.positive <= 1:
         rule = f"{params.column} ≥ {thresholds.positive:.3g}"
-    is_sure = before >= thresholds.positive
-    return block.rejected("promote", is_sure, rule, "promoted", in_batch=True), before
+    is_sure = p_before_llm >= thresholds.positive
+    return block.rejected("promote", is_sure, rule, "promoted", in_batch=True), p_before_llm
