@@ -89,7 +89,9 @@ def test_what_an_audit_makes_is_stored_as_in_the_main_way() -> None:
     twins = {name for name in catalog if name.startswith("audit.")}
     assert len(twins) > 25
     for name in twins:
+        # Nobody else hands over what an audit makes.
         entry = catalog[name.removeprefix("audit.")]
+        entry.pop("validator", None)
         folder, file = entry["filepath"].rsplit("/", 1)
         assert catalog[name] == entry | {"filepath": f"{folder}/audit.{file}"}, name
 

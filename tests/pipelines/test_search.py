@@ -278,7 +278,7 @@ def test_what_is_measured_is_what_is_deployed(
             hits = deployed.search(questions[query_id], 20, system)[0]
             assert measured.document_id.tolist() == [hit.document_id for hit in hits]
             np.testing.assert_allclose(measured.score, [hit.score for hit in hits], atol=1e-5)
-            shown = page.found(questions[query_id], 20)[system]
+            shown = page.hits(questions[query_id], 20)[system]
             assert [hit.document_id for hit in shown] == [hit.document_id for hit in hits]
     # What a part says of a hit of the hybrid is what the part says by itself.
     for question in questions[:10]:
