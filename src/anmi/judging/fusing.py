@@ -52,16 +52,15 @@ from anmi.judging.prior import (
 from anmi.ragged import Bools, Float32s, Float64s, Int64s
 
 log = logging.getLogger(__name__)
-# Queries whose labelled document is among the most similar ones, below which nothing is learned
-# from them.
+# Fewest queries whose labelled document is among the most similar ones to learn from.
 _FEWEST_REACHED: Final = 50
 # A mean over the candidates of this many queries is known to within a few per cent of itself.
 _FOR_A_MEAN: Final = 1000
 # From so many documents on that may be as relevant as the known positive, labels tell nothing. A
 # weak encoder suggests about 12 where the truth is 1; six real collections have 1.6 to 6.3.
 _TOO_MANY: Final = 25
-# Share of the queries with a group of documents like the positive from which on these are relevant,
-# too.
+# From this share of queries on that have a group of documents like the positive, such a group is
+# relevant, too.
 _CLUSTERED: Final = 0.4
 _EVEN: Final = 0.5
 _LARGEST_SHARE: Final = 0.9

@@ -192,9 +192,9 @@ def _check_pool(rows: Sequence[Row], negatives: int | None) -> None:
 class SimAnsSampler(_Pools):
     """Draws the negatives of a step by the present a and b of SimANS, without replacement.
 
-    The draw is exact: the Gumbel top-k of the pool. How far a softmax in its place would have drawn
-    each candidate is left with the loss of the step, which has its gradient. What weighs nothing,
-    or has no score, is never drawn. The draws of a row depend on seed, step, row, a and b only.
+    The draw is exact: the Gumbel top-k of the pool. A softmax relaxation of it, which has a
+    gradient, is stored on the loss of the step. Candidates without weight or score are never drawn.
+    The draws of a row depend on seed, step, row, a and b only.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ class SimAnsSampler(_Pools):
 
 
 class _Around(NegativeSampler):
-    """What changes the rows of another sampler has in common."""
+    """Base of samplers that change the rows that another sampler returns."""
 
     def __init__(self, inner: NegativeSampler) -> None:
         self._inner = inner
