@@ -57,8 +57,13 @@ FOUR: Final = ["scifact", "api_docs", "kg_webnlg/beir_en", "medquad"]
 MATRICES: Final = {
     "judged_by_evidence": Matrix(
         [
-            *("anmi_labels_only", "in_batch", "random", "bm25_random", "naive_top"),
-            *("nv_retriever", "clean_top"),
+            "anmi_labels_only",
+            "in_batch",
+            "random",
+            "bm25_random",
+            "naive_top",
+            "nv_retriever",
+            "clean_top",
         ],
         FOUR,
     ),

@@ -286,9 +286,13 @@ def spikes(each: dict[str, Any], window: int = 20) -> float:
 def page_table(lines: list[dict[str, Any]]) -> str:
     """Return the table of docs/results.md for Spanish: significant differences from random alone are bold."""
     head = [
-        *("negatives, schedule", "validation loss: first epoch; last"),
-        *("steps to the last loss of random", "entity: accuracy; MRR@10", "AUC; paraphrased"),
-        *("variants below; paraphrased", "gradient after / before a change"),
+        "negatives, schedule",
+        "validation loss: first epoch; last",
+        "steps to the last loss of random",
+        "entity: accuracy; MRR@10",
+        "AUC; paraphrased",
+        "variants below; paraphrased",
+        "gradient after / before a change",
     ]
     table_rows = []
     spanish = [line for line in lines if line["collection"].endswith(LANGUAGES["Spanish"])]

@@ -53,8 +53,15 @@ def rows(training: str) -> Iterator[dict[str, Any]]:
         cell = WORK / training / row["collection"].replace("/", "_") / row["system"] / "seed1"
         log = table(cell, "training_log")
         shown = (
-            *("collection", "judgments", "bucket", "queries", "ndcg_10", "low", "high"),
-            *("difference", "p_value"),
+            "collection",
+            "judgments",
+            "bucket",
+            "queries",
+            "ndcg_10",
+            "low",
+            "high",
+            "difference",
+            "p_value",
         )
         left_out = float(log.left_out.mean()) if "left_out" in log else 0.0
         yield {"training": training, "filter": row["system"], "left_out": left_out} | {

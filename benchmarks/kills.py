@@ -39,12 +39,20 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "kills.json"
 SETTINGS = ",".join(
     [
-        *("recipe=anmi_2_0", "encoder=static", "recipes.anmi_2_0.mining.bm25.depth=20"),
-        *("dense.depth=10", "denoising.depth=3", "elo.depth=3"),
-        *("denoising.cross_encoder.max_pairs=16", "denoising.cross_encoder.max_length=32"),
-        *("training.options.epochs=2", "training.options.batch_size=8"),
-        *("training.options.checkpoint_minutes=1e-9", "training.dev_documents=50"),
-        *("evaluation.resamples=100", "final=always"),
+        "recipe=anmi_2_0",
+        "encoder=static",
+        "recipes.anmi_2_0.mining.bm25.depth=20",
+        "dense.depth=10",
+        "denoising.depth=3",
+        "elo.depth=3",
+        "denoising.cross_encoder.max_pairs=16",
+        "denoising.cross_encoder.max_length=32",
+        "training.options.epochs=2",
+        "training.options.batch_size=8",
+        "training.options.checkpoint_minutes=1e-9",
+        "training.dev_documents=50",
+        "evaluation.resamples=100",
+        "final=always",
     ]
 )
 # Of these, what says when, how long, and whether training was resumed is left out.
@@ -54,10 +62,23 @@ TIMED = (
     *(f"{of}training_{what}" for of in ("", "final.") for what in ("log", "summary")),
     "part_milliseconds",
 )
-TIMES = (
-    *("resumed_from_step", "date", "seconds", "started", "ended", "paths", "machine"),
-    *("memory_mb", "per_second"),
-)
+TIMES = [
+    "resumed_from_step",
+    "date",
+    "seconds",
+    "started",
+    "ended",
+    "paths",
+    "machine",
+    "memory_mb",
+    "per_second",
+]
+# What runs need, and nothing that starts a thread.
+_IMPORTED = """
+torch sentence_transformers faiss bm25s sklearn.metrics scipy.stats plotly.graph_objects
+anmi.cli anmi.hooks anmi.training.trainer anmi.judging.denoise anmi.judging.fusing
+anmi.report.html anmi.judging.elo anmi.evaluation.metrics
+"""
 
 
 class Point(NamedTuple):
@@ -141,12 +162,7 @@ def prepare() -> None:
 
     os.chdir(ROOT)
     bootstrap_project(ROOT)
-    for name in (
-        *("torch", "sentence_transformers", "faiss", "bm25s", "sklearn.metrics", "scipy.stats"),
-        *("plotly.graph_objects", "anmi.cli", "anmi.hooks", "anmi.training.trainer"),
-        *("anmi.judging.denoise", "anmi.judging.fusing", "anmi.report.html"),
-        *("anmi.judging.elo", "anmi.evaluation.metrics"),
-    ):
+    for name in _IMPORTED.split():
         __import__(name)
     import torch
     from kedro.framework.project import pipelines

@@ -214,8 +214,14 @@ class Collection:
         kedro("anmi", "ablate", *(f"{name}={value}" for name, value in systems.items()), *words)
         rows = json.loads((work / "ablation.json").read_text(encoding="utf-8"))["rows"]
         shown = (
-            *("collection", "system", "bucket", "queries", "ndcg_10", "difference"),
-            *("p_value", "hybrid_ndcg_10"),
+            "collection",
+            "system",
+            "bucket",
+            "queries",
+            "ndcg_10",
+            "difference",
+            "p_value",
+            "hybrid_ndcg_10",
         )
         return [
             {name: row[name] for name in shown} for row in rows if row["judgments"] == "completed"

@@ -57,8 +57,14 @@ KINDS = ("title", "cloze", "keyphrase")
 DEPTH = 1000
 NEGATIVES = 7
 HEADS = [
-    *("collection", "retriever", "nDCG@10", "p, to BM25", "recall@1000", "terms a document"),
-    *("postings a query", "ms"),
+    "collection",
+    "retriever",
+    "nDCG@10",
+    "p, to BM25",
+    "recall@1000",
+    "terms a document",
+    "postings a query",
+    "ms",
 ]
 
 
@@ -67,8 +73,13 @@ class Mined:
 
     def __init__(self, root: Path) -> None:
         names = (
-            *("corpus", "queries", "qrels", "related_documents", "pseudo_queries"),
-            *("training_rows", "new_documents"),
+            "corpus",
+            "queries",
+            "qrels",
+            "related_documents",
+            "pseudo_queries",
+            "training_rows",
+            "new_documents",
         )
         tables = [table(root, name) for name in names]
         self.corpus, self.queries, self.qrels, self.related_documents = tables[:4]

@@ -35,7 +35,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         for kind in get_args(TrainingOptions.model_fields[option].annotation)
     )
     fields = [("recipe", Recipe.__doc__ or "", Recipe)]
-    tables = {"<!-- fields -->": fields, "<!-- steps -->": steps, "<!-- kinds of training -->": kinds}
+    tables = {
+        "<!-- fields -->": fields,
+        "<!-- steps -->": steps,
+        "<!-- kinds of training -->": kinds,
+    }
     for mark, described in tables.items():
         if mark in markdown:
             markdown = markdown.replace(mark, "\n".join(_table(described)))
@@ -50,7 +54,11 @@ def _table(described: Iterable[tuple[str, str, type[BaseModel]]]) -> Iterator[st
         for parameter, field in model.model_fields.items():
             if parameter == "kind":
                 continue
-            default = "" if field.default is PydanticUndefined else f"`{json.dumps(field.default, default=str)}`"
+            default = (
+                ""
+                if field.default is PydanticUndefined
+                else f"`{json.dumps(field.default, default=str)}`"
+            )
             yield f"| | `{parameter}` | {default} | {_cell(field.description or '')} |"
 
 
@@ -64,7 +72,9 @@ def _place(name: str, path: str) -> str:
 
 def on_page_content(content: str, /, **_: Any) -> str:
     """Turn TeX into MathML, which browsers draw by themselves: nothing is fetched, and no script runs."""
-    content = _BLOCK.sub(lambda found: f'<div class="formula">{_mathml(found[1], "block")}</div>', content)
+    content = _BLOCK.sub(
+        lambda found: f'<div class="formula">{_mathml(found[1], "block")}</div>', content
+    )
     return _INLINE.sub(lambda found: _mathml(found[1], "inline"), content)
 
 

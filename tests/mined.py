@@ -1,4 +1,4 @@
-"""Training rows, as mining writes them."""
+"""Training rows, as mining writes them, and recipes as YAML has them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from anmi.hooks.checks import check_model
+from anmi.selection.recipe import RecipeBook
 from anmi.training.batch import Row
 
 
@@ -59,3 +61,9 @@ def row(
             **more,
         }
     )
+
+
+def recipe_book(recipes: dict[str, Any]) -> RecipeBook:
+    """Recipes as a session checks and reads them."""
+    check_model("recipes", {"recipes": recipes}, RecipeBook)
+    return RecipeBook(**recipes)

@@ -31,28 +31,46 @@ SOURCE = ROOT / "src" / "anmi"
 TOLD = ("*", "src/**/*", "docs/**/*", "deploy/**/*", "conf/**/*", "notebooks/*")
 # A room may import those that stand after it, and never those before it.
 ROOMS = (
-    *("__main__", "cli", "settings", "hooks", "pipeline_registry", "pipelines", "datasets"),
+    "__main__",
+    "cli",
+    "settings",
+    "hooks",
+    "pipeline_registry",
+    "pipelines",
+    "datasets",
     "serve",
-    *(
-        "report",
-        "training",
-        "search",
-        "evaluation",
-        "selection",
-        "judging",
-        "adaptation",
-        "retrieval",
-        "corpus",
-    ),
-    *("engine", "store"),
-    *("candidates", "ragged", "seeds", "buckets", "files", "fingerprint", "errors"),
+    "report",
+    "training",
+    "search",
+    "evaluation",
+    "selection",
+    "judging",
+    "adaptation",
+    "retrieval",
+    "corpus",
+    "engine",
+    "store",
+    "candidates",
+    "ragged",
+    "seeds",
+    "buckets",
+    "files",
+    "fingerprint",
+    "errors",
 )
 # Above the line is what knows of kedro and mlflow.
 EDGE = ROOMS[: ROOMS.index("serve")]
 MOST_POSITIONAL = 5
 HEAVY = (
-    *("torch", "mlflow", "sentence_transformers", "transformers", "faiss", "bm25s", "scipy.stats"),
-    *("scipy.special", "scipy.optimize"),
+    "torch",
+    "mlflow",
+    "sentence_transformers",
+    "transformers",
+    "faiss",
+    "bm25s",
+    "scipy.stats",
+    "scipy.special",
+    "scipy.optimize",
 )
 # Models and indexes of all parts, of which those with a weight are written; vectors lie in the store,
 # so what a later run lacks is made again in seconds.

@@ -72,9 +72,25 @@ def test_scripts_call_what_there_is(tmp_path: Path) -> None:
 # --- claims ---
 
 FIELDS = {
-    *("claim", "metric", "recipe", "over", "collection", "encoder", "bucket", "claimed"),
-    *("measured", "low", "high", "p", "seeds", "fingerprint", "p_holm", "queries", "steps"),
-    *("level", "baseline"),
+    "claim",
+    "metric",
+    "recipe",
+    "over",
+    "collection",
+    "encoder",
+    "bucket",
+    "claimed",
+    "measured",
+    "low",
+    "high",
+    "p",
+    "seeds",
+    "fingerprint",
+    "p_holm",
+    "queries",
+    "steps",
+    "level",
+    "baseline",
 }
 
 

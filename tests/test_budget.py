@@ -18,18 +18,18 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 286_700,
+    "tokens": 286_760,
     "tokens a line": 9.0,
     "empty names, %": 0.1,
     "fmt: skip": 3,
     "packed assignments": 4,
     "long functions": 9,
-    "lines over 100 columns": 11,
+    "lines over 100 columns": 8,
     "files": 206,
     "recipes": 25,
-    "lines of tests": 31_560,
-    "lines of benchmarks": 7_115,
-    "words of docs": 25_460,
+    "lines of tests": 31_820,
+    "lines of benchmarks": 7_165,
+    "words of docs": 25_490,
 }
 # Names that say what was done with a thing, not what it is.
 NAMES_THAT_SAY_NOTHING: Final = """
@@ -138,6 +138,18 @@ def test_what_makes_a_module_hard_to_read_is_counted() -> None:
     assert counts["empty names"] == 1
     long_function = "def f():\n" + "    pass\n" * 50
     assert legibility(long_function)["long functions"] == 1
+
+
+def test_no_name_says_nothing() -> None:
+    places = []
+    for path in sorted((ROOT / "src" / "anmi").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            if is_stored or isinstance(node, ast.arg):
+                name = node.id if isinstance(node, ast.Name) else node.arg
+                if name != "__all__" and name.strip("_") in EMPTY_NAMES:
+                    places.append(f"{path.relative_to(ROOT)}:{node.lineno} {name}")
+    assert not places, "say what it is, not what was done with it"
 
 
 def test_the_house_does_not_grow() -> None:

@@ -14,9 +14,10 @@ from kedro.framework.project import pipelines
 from kedro.framework.startup import bootstrap_project
 from kedro.validation.type_extractor import TypeExtractor
 from pydantic import BaseModel
+from tests.mined import recipe_book
 
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.selection.recipe import Recipe, merged, recipe_book
+from anmi.selection.recipe import Recipe, merged
 from anmi.selection.steps import STEPS
 from anmi.training.options import TrainingOptions
 

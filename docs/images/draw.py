@@ -33,23 +33,44 @@ RESULTS: Final = HERE.parents[1] / "benchmarks" / "results"
 GREY: Final = "#808080"
 BLUE, ORANGE, GREEN, PINK, VIOLET = "#3b8fd0", "#d9772b", "#2a9d7c", "#c0588f", "#8b76c9"
 STYLE: Final = {
-    "svg.hashsalt": "anmi", "svg.fonttype": "none", "font.size": 9, "axes.spines.top": False,
+    "svg.hashsalt": "anmi",
+    "svg.fonttype": "none",
+    "font.size": 9,
+    "axes.spines.top": False,
     "axes.spines.right": False,
-    "text.color": GREY, "axes.labelcolor": GREY, "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY,
-    "axes.titlesize": 9, "axes.titlecolor": GREY, "legend.frameon": False, "lines.linewidth": 2,
+    "text.color": GREY,
+    "axes.labelcolor": GREY,
+    "axes.edgecolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "axes.titlesize": 9,
+    "axes.titlecolor": GREY,
+    "legend.frameon": False,
+    "lines.linewidth": 2,
 }
 
 
 def stages() -> Figure:
     """The stages of a run and what each hands on."""
     rows = [
-        [("ingestion", "read, check,\nfind duplicates"), ("bm25", "index of terms"),
-         ("dense", "encode, retrieve\ncandidates"), ("consistency", "rank of the\npositive")],
-        [("denoising", "P(relevant) of\nevery candidate"), ("elo", "ratings with\nerrors"),
-         ("selection", "negatives\nand weights"), ("adaptation", "pseudo-queries")],
-        [("training", "the retriever"), ("evaluation", "systems on\ntest queries"),
-         ("final", "trained on all,\ndeployed"),
-         ("reporting", "report and\nnumbers")],
+        [
+            ("ingestion", "read, check,\nfind duplicates"),
+            ("bm25", "index of terms"),
+            ("dense", "encode, retrieve\ncandidates"),
+            ("consistency", "rank of the\npositive"),
+        ],
+        [
+            ("denoising", "P(relevant) of\nevery candidate"),
+            ("elo", "ratings with\nerrors"),
+            ("selection", "negatives\nand weights"),
+            ("adaptation", "pseudo-queries"),
+        ],
+        [
+            ("training", "the retriever"),
+            ("evaluation", "systems on\ntest queries"),
+            ("final", "trained on all,\ndeployed"),
+            ("reporting", "report and\nnumbers"),
+        ],
     ]
     figure, axes = plt.subplots(figsize=(7.2, 3.3))
     axes.axis("off")
@@ -61,7 +82,9 @@ def stages() -> Figure:
             if place + 1 < len(row):
                 _arrow(axes, (x + 0.86, y - 0.41), (x + 1.02, y - 0.41))
             elif line + 1 < len(rows):
-                axes.plot([x + 0.44, x + 0.44, 0.44], [y - 0.76, y - 0.9, y - 0.9], color=GREY, lw=1)
+                axes.plot(
+                    [x + 0.44, x + 0.44, 0.44], [y - 0.76, y - 0.9, y - 0.9], color=GREY, lw=1
+                )
                 _arrow(axes, (0.44, y - 0.9), (0.44, y - 1.07))
     return figure
 
@@ -80,16 +103,27 @@ def corpus_encoder() -> Figure:
     ]
     for box in boxes:
         _box(axes, *box)
-    for start, end in (((0.86, -0.75), (1.02, -0.45)), ((0.86, -0.97), (1.02, -1.27)), ((1.86, -0.45), (2.02, -0.75)),
-                       ((1.86, -1.27), (2.02, -0.97)), ((2.86, -0.86), (3.02, -0.86))):
+    for start, end in (
+        ((0.86, -0.75), (1.02, -0.45)),
+        ((0.86, -0.97), (1.02, -1.27)),
+        ((1.86, -0.45), (2.02, -0.75)),
+        ((1.86, -1.27), (2.02, -0.97)),
+        ((2.86, -0.86), (3.02, -0.86)),
+    ):
         _arrow(axes, start, end)
     return figure
 
 
 def _box(axes: Axes, x: float, y: float, name: str, what: str, colour: str) -> None:
     at = ((x + 0.06, y - 0.72), 0.76, 0.62)
-    axes.add_patch(mpl.patches.FancyBboxPatch(*at, boxstyle="round,pad=0.03", fill=False, edgecolor=colour, lw=1.5))
-    axes.text(x + 0.44, y - 0.23, name, ha="center", va="center", color=colour, weight="bold", fontsize=10)
+    axes.add_patch(
+        mpl.patches.FancyBboxPatch(
+            *at, boxstyle="round,pad=0.03", fill=False, edgecolor=colour, lw=1.5
+        )
+    )
+    axes.text(
+        x + 0.44, y - 0.23, name, ha="center", va="center", color=colour, weight="bold", fontsize=10
+    )
     axes.text(x + 0.44, y - 0.51, what, ha="center", va="center", fontsize=8.5)
 
 
@@ -103,7 +137,8 @@ def clean_and_hard() -> Figure:
     names = {"kg_webnlg/beir_en": "WebNLG", "api_docs": "api_docs", "medquad": "MedQuAD"}
     names["debian_packages"] = "Debian packages"
     marks = {
-        "naive_top": ("nearest", "o", PINK), "nv_retriever": ("below 95 % of the positive", "s", ORANGE),
+        "naive_top": ("nearest", "o", PINK),
+        "nv_retriever": ("below 95 % of the positive", "s", ORANGE),
         "shift": ("without the first ten", "^", VIOLET),
     }
     figure, parts = plt.subplots(1, 4, figsize=(7.2, 2.5), sharey=True, layout="constrained")
@@ -115,9 +150,13 @@ def clean_and_hard() -> Figure:
             (row,) = [r for r in here if r["recipe"] == recipe]
             axes.plot(row["gap"], 100 * row["leak"], shape, color=colour, label=label)
         axes.set(title=name, xlim=(-0.05, 0.2), ylim=(-0.6, 23))
-    figure.supxlabel("gap: similarity of the positive less that of the negative (hard ← → easy)", fontsize=9)
+    figure.supxlabel(
+        "gap: similarity of the positive less that of the negative (hard ← → easy)", fontsize=9
+    )
     parts[0].set_ylabel("false negatives (%)")
-    figure.legend(*parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
+    figure.legend(
+        *parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8
+    )
     return figure
 
 
@@ -128,13 +167,19 @@ def elo_zones() -> Figure:
     weights, tiers = [0, 0.5, 1.0, 0.7, 0.3], [0, 4, 3, 2, 1]
     colours = [PINK, ORANGE, GREEN, BLUE, VIOLET]
     figure, axes = plt.subplots(figsize=(7.2, 2.5), layout="constrained")
-    for name, low, high, weight, tier, colour in zip(names, edges, edges[1:], weights, tiers, colours, strict=False):
+    for name, low, high, weight, tier, colour in zip(
+        names, edges, edges[1:], weights, tiers, colours, strict=False
+    ):
         axes.fill_between([low, high], 0, weight, color=colour, alpha=0.55, lw=0)
         axes.text((low + high) / 2, weight + 0.05, name, ha="center", color=colour, weight="bold")
         told = f"from tier {tier}" if tier else "never shown"
         axes.text((low + high) / 2, -0.14, told, ha="center", fontsize=8)
     axes.axhline(0, color=GREY, lw=0.8)
-    axes.set(xticks=[0, *BORDERS], xlabel="gap = Elo of the positive less Elo of the candidate", ylabel="weight")
+    axes.set(
+        xticks=[0, *BORDERS],
+        xlabel="gap = Elo of the positive less Elo of the candidate",
+        ylabel="weight",
+    )
     axes.set(xlim=(-100, 800), ylim=(-0.2, 1.2), yticks=[0, 0.5, 1])
     return figure
 
@@ -159,7 +204,9 @@ def debiased() -> Figure:
     figure, parts = plt.subplots(1, 2, figsize=(7.2, 2.7), layout="constrained")
     for axes, t in zip(parts, (0.5, 0.07), strict=True):
         for tau, form, colour, style in (
-            (0.0, "source", GREY, "-"), (0.1, "source", BLUE, "-"), (0.01, "source", GREEN, "--"),
+            (0.0, "source", GREY, "-"),
+            (0.1, "source", BLUE, "-"),
+            (0.01, "source", GREEN, "--"),
             (0.1, "paraphrase", ORANGE, "-."),
         ):
             loss = DebiasedContrastive(Temperature(t), DebiasedOptions(tau_plus=tau, form=form))
@@ -182,7 +229,12 @@ def mixture() -> Figure:
     axes.set(xlabel="similarity s", ylabel="density", xlim=(-0.1, 1))
     right = axes.twinx()
     right.spines["right"].set_visible(True)
-    right.plot(grid, fit_gaussians(values[None]).probability_lower(grid[None])[0], color=BLUE, label="two Gaussians")
+    right.plot(
+        grid,
+        fit_gaussians(values[None]).probability_lower(grid[None])[0],
+        color=BLUE,
+        label="two Gaussians",
+    )
     unit = fit_betas((values[None] + 1) / 2).probability_lower((grid[None] + 1) / 2)[0]
     right.plot(grid, unit, color=ORANGE, ls="--", label="two Betas")
     right.set(ylabel="P(true negative)", ylim=(0, 1.05))
@@ -199,11 +251,19 @@ def simans() -> Figure:
         (0.5 / 0.1**2, "a = 0.5 / variance (deviation 0.1)", BLUE, "-"),
     ):
         parts[0].plot(gap, np.exp(-a * gap**2), color=colour, ls=style, label=name)
-    parts[0].set(xlabel="s − s⁺ (cosines)", ylabel="chance, relative", ylim=(0, 1.3), title="form score")
+    parts[0].set(
+        xlabel="s − s⁺ (cosines)", ylabel="chance, relative", ylim=(0, 1.3), title="form score"
+    )
     parts[0].legend(fontsize=8)
     rank = np.arange(0, 40)
     for own, colour, style in ((0, VIOLET, ":"), (10, GREEN, "-"), (20, BLUE, "--")):
-        parts[1].plot(rank, np.exp(-np.abs(rank - 1.5 * own)), color=colour, ls=style, label=f"positive on rank {own}")
+        parts[1].plot(
+            rank,
+            np.exp(-np.abs(rank - 1.5 * own)),
+            color=colour,
+            ls=style,
+            label=f"positive on rank {own}",
+        )
     parts[1].set(xlabel="rank of the candidate", title="form rank", ylim=(0, 1.6))
     parts[1].legend(fontsize=8, loc="upper right")
     return figure
@@ -218,7 +278,9 @@ def difficulty() -> Figure:
     for border, name in zip(BORDERS, ("soft", "Goldilocks", "medium", "easy"), strict=True):
         axes.axhline(border, color=GREY, lw=0.8, ls=":")
         axes.text(1.01, border + 8, name, fontsize=8)
-    axes.set(xlabel="difficulty d", ylabel="gap in Elo", xlim=(0, 1.18), xticks=[0, 0.25, 0.5, 0.75, 1])
+    axes.set(
+        xlabel="difficulty d", ylabel="gap in Elo", xlim=(0, 1.18), xticks=[0, 0.25, 0.5, 0.75, 1]
+    )
     return figure
 
 
@@ -226,19 +288,30 @@ def hans() -> Figure:
     """The four settings over the hardness of a query, by the report's prose and by its formulas."""
     hardness = np.linspace(0, 1, 50)
     settings = [
-        ("negatives", 1, 3, "rising", "rising"), ("weight of the query", 0.5, 1.5, "rising", "falling"),
-        ("temperature, factor", 0.5, 1.0, "falling", "rising"), ("margin", 0.1, 0.5, "rising", "falling"),
+        ("negatives", 1, 3, "rising", "rising"),
+        ("weight of the query", 0.5, 1.5, "rising", "falling"),
+        ("temperature, factor", 0.5, 1.0, "falling", "rising"),
+        ("margin", 0.1, 0.5, "rising", "falling"),
     ]
     figure, parts = plt.subplots(1, 4, figsize=(7.2, 2.1), layout="constrained")
     for axes, (name, low, high, prose, formulas) in zip(parts, settings, strict=True):
         for direction, colour, style in ((prose, BLUE, "-"), (formulas, ORANGE, "--")):
             axes.plot(
-                hardness, Adaptation(low=low, high=high, direction=direction).at(hardness), color=colour, ls=style
+                hardness,
+                Adaptation(low=low, high=high, direction=direction).at(hardness),
+                color=colour,
+                ls=style,
             )
         axes.set(title=name, xticks=[0, 1], yticks=[low, high])
     figure.supxlabel("hardness h of the query", fontsize=9)
     lines = parts[1].get_lines()
-    figure.legend(lines, ["the report's prose", "its formulas"], loc="outside upper center", ncols=2, fontsize=8)
+    figure.legend(
+        lines,
+        ["the report's prose", "its formulas"],
+        loc="outside upper center",
+        ncols=2,
+        fontsize=8,
+    )
     return figure
 
 
@@ -248,14 +321,25 @@ def dnh_schedules() -> Figure:
     epochs = np.arange(0, 7, 1 / steps)
     figure, parts = plt.subplots(1, 2, figsize=(7.2, 2.4), sharey=True, layout="constrained")
     linear = Linear(LinearOptions(), Course(epoch=steps, mix=without_random))
-    for axes, schedule in zip(parts, (linear, Step(StepOptions(), Course(epoch=steps, mix=mix))), strict=True):
-        shares = np.array([schedule.observe(step, 1.0, 1.0, None).mix for step in range(len(epochs))])
+    for axes, schedule in zip(
+        parts, (linear, Step(StepOptions(), Course(epoch=steps, mix=mix))), strict=True
+    ):
+        shares = np.array(
+            [schedule.observe(step, 1.0, 1.0, None).mix for step in range(len(epochs))]
+        )
         axes.stackplot(
-            epochs, shares[:, :3].T, colors=[GREY, BLUE, ORANGE], labels=["random", "graph", "latent"], alpha=0.6, lw=0
+            epochs,
+            shares[:, :3].T,
+            colors=[GREY, BLUE, ORANGE],
+            labels=["random", "graph", "latent"],
+            alpha=0.6,
+            lw=0,
         )
         axes.set(title=type(schedule).__name__.lower(), xlabel="epoch", xlim=(0, 7), ylim=(0, 1))
     parts[0].set_ylabel("share of negatives")
-    figure.legend(*parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8)
+    figure.legend(
+        *parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8
+    )
     return figure
 
 
@@ -267,7 +351,9 @@ def dnh_runs() -> Figure:
     colours = (GREY, BLUE, ORANGE, GREEN, PINK, VIOLET, BLUE, ORANGE)
     styles = ["-"] * 6 + ["--"] * 2
     for row, colour, style in zip(rows, colours, styles, strict=True):
-        parts[0].plot(row["steps"], row["validation_loss"], color=colour, ls=style, lw=1.5, label=row["arm"])
+        parts[0].plot(
+            row["steps"], row["validation_loss"], color=colour, ls=style, lw=1.5, label=row["arm"]
+        )
     parts[0].set(title="validation loss", xlabel="step")
     logs = {log["arm"]: log for log in measured["logs"]}
     step, linear = logs["all, step"], logs["all, linear"]
@@ -279,7 +365,9 @@ def dnh_runs() -> Figure:
     for change in step["transitions"]:
         parts[2].axvline(change["step"], color=GREY, ls=":", lw=1)
     parts[2].set(title="gradient norm", xlabel="step", yscale="log")
-    figure.legend(*parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=7)
+    figure.legend(
+        *parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=7
+    )
     return figure
 
 
@@ -292,20 +380,45 @@ def scale() -> Figure:
     shapes = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PINK, "D"), (VIOLET, "v"), (GREY, "x"))
     for axes, value in zip(parts, ("cpu", "peak_mib"), strict=True):
         for node, (colour, mark) in zip(told, shapes, strict=True):
-            points = [(run["documents"], run["nodes"][node][value]) for run in runs if node in run["nodes"]]
-            axes.loglog(*zip(*points, strict=True), color=colour, marker=mark, ms=4, lw=1.5, label=node)
+            points = [
+                (run["documents"], run["nodes"][node][value])
+                for run in runs
+                if node in run["nodes"]
+            ]
+            axes.loglog(
+                *zip(*points, strict=True), color=colour, marker=mark, ms=4, lw=1.5, label=node
+            )
         axes.set(xlabel="documents (a query for ten)")
     first = [run for run in runs if run["whole"]]
-    parts[0].loglog([run["documents"] for run in first], [run["cpu"] for run in first], color=GREY, ls=":", label="all")
+    parts[0].loglog(
+        [run["documents"] for run in first],
+        [run["cpu"] for run in first],
+        color=GREY,
+        ls=":",
+        label="all",
+    )
     parts[0].set(title="processor seconds")
     parts[1].set(title="MiB of the main process, at most")
-    figure.legend(*parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
+    figure.legend(
+        *parts[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8
+    )
     return figure
 
 
 PICTURES: Final = (
-    stages, corpus_encoder, clean_and_hard, elo_zones, ceilings, debiased, mixture, simans, difficulty, hans,
-    dnh_schedules, dnh_runs, scale,
+    stages,
+    corpus_encoder,
+    clean_and_hard,
+    elo_zones,
+    ceilings,
+    debiased,
+    mixture,
+    simans,
+    difficulty,
+    hans,
+    dnh_schedules,
+    dnh_runs,
+    scale,
 )
 
 
@@ -318,7 +431,9 @@ def main(folder: Path = HERE) -> None:
     with mpl.rc_context(STYLE):
         for picture in PICTURES:
             figure = picture()
-            figure.savefig(folder / f"{picture.__name__}.svg", transparent=True, metadata={"Date": None})
+            figure.savefig(
+                folder / f"{picture.__name__}.svg", transparent=True, metadata={"Date": None}
+            )
             plt.close(figure)
 
 

@@ -53,7 +53,10 @@ def main(project: Path = ROOT, target: Path = HERE) -> None:
         for scheme, name in (("light", "pages.png"), ("dark", "pages_dark.png")):
             tab: Any = browser.new_context(color_scheme=scheme).new_page()
             shots = []
-            for place, width in ((newest_report(project).as_uri(), REPORT), (f"{address}?q={QUESTION}", SEARCH)):
+            for place, width in (
+                (newest_report(project).as_uri(), REPORT),
+                (f"{address}?q={QUESTION}", SEARCH),
+            ):
                 tab.set_viewport_size({"width": width, "height": HEIGHT})
                 tab.goto(place)
                 tab.wait_for_timeout(1500)

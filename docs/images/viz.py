@@ -24,12 +24,18 @@ SITE: Final = HERE.parents[1] / "build"
 SHOWN: Final = "nearness_figure"
 SIZE: Final = {"width": 1280, "height": 800}
 # Beside the page as it opens for the first time: without its hints, and with room for the graph.
-SETTINGS: Final = {"showFeatureHints": False, "theme": "light", "visible": {"sidebar": False, "miniMap": False}}
+SETTINGS: Final = {
+    "showFeatureHints": False,
+    "theme": "light",
+    "visible": {"sidebar": False, "miniMap": False},
+}
 
 
 def chromium() -> str | None:
     """Return the browser that is installed, None where there is none."""
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
 
 
 @contextmanager
@@ -40,7 +46,9 @@ def served(site: Path) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             """Say nothing."""
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(site))
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
@@ -55,11 +63,15 @@ def opened(settings: dict[str, Any], heard: Callable[[str], None] = print) -> It
         # Without a sandbox of its own, which a container run by root has no right to make.
         browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         tab = browser.new_context(viewport=SIZE).new_page()
-        tab.on("console", lambda said: heard(said.text) if said.type in ("error", "warning") else None)
+        tab.on(
+            "console", lambda said: heard(said.text) if said.type in ("error", "warning") else None
+        )
         tab.on("pageerror", lambda error: heard(str(error)))
         tab.on("requestfailed", lambda request: heard(f"failed: {request.url}"))
         if settings:
-            tab.add_init_script(f"localStorage.setItem('KedroViz', {json.dumps(json.dumps(settings))})")
+            tab.add_init_script(
+                f"localStorage.setItem('KedroViz', {json.dumps(json.dumps(settings))})"
+            )
         yield tab
         browser.close()
 
@@ -77,7 +89,11 @@ def main(site: Path = SITE, target: Path = HERE / "viz.png") -> None:
 
     with served(site) as address, opened(SETTINGS) as tab:
         # In the pipeline of its stage there is room for what it was made of.
-        tab.goto(address + place_of(site, SHOWN).replace("__default__", "reporting") + "&expandAllPipelines=true")
+        tab.goto(
+            address
+            + place_of(site, SHOWN).replace("__default__", "reporting")
+            + "&expandAllPipelines=true"
+        )
         tab.locator(".js-plotly-plot svg.main-svg").first.wait_for()
         # The graph moves to what was asked for.
         tab.wait_for_timeout(2000)

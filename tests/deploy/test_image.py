@@ -56,8 +56,11 @@ def test_everything_copied_is_there_and_sent() -> None:
 
 def test_what_may_hold_secrets_or_data_is_not_sent() -> None:
     for name in (
-        *("conf/local/credentials.yml", ".git/config", "data/store/data.mdb"),
-        *(".venv/bin/kedro", "deploy/x.env"),
+        "conf/local/credentials.yml",
+        ".git/config",
+        "data/store/data.mdb",
+        ".venv/bin/kedro",
+        "deploy/x.env",
     ):
         assert not is_sent(ROOT / name), name
     assert is_sent(ROOT / "conf/prod/globals.yml")

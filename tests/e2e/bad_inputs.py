@@ -451,8 +451,14 @@ def _configured(name: str, content: bytes, *mentions: str, file: str = "paramete
 
 _BROKEN: Final = ("parameters_mine.yml", "Correct the YAML")
 _BY_COMMAND: Final = {
-    *("no folder", "labels of no split", "broken JSON", "a repeated id", "a zero byte in an id"),
-    *("relevance of 2**63", "train and test share a query", "only empty documents"),
+    "no folder",
+    "labels of no split",
+    "broken JSON",
+    "a repeated id",
+    "a zero byte in an id",
+    "relevance of 2**63",
+    "train and test share a query",
+    "only empty documents",
 }
 RUNS: Final = [
     _writing("ANMI_DATA_ROOT", "a file for the data root", "{place}/mine/corpus.jsonl"),

@@ -193,7 +193,14 @@ def small_graph(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 KINDS: Final = (
-    *("rivers", "castles", "engines", "violins", "glaciers", "ferries", "orchards", "clocks"),
+    "rivers",
+    "castles",
+    "engines",
+    "violins",
+    "glaciers",
+    "ferries",
+    "orchards",
+    "clocks",
 )
 PLACES: Final = ("Bern", "Oslo", "Porto", "Gdansk", "Lyon", "Turku")
 TOLD: Final = (

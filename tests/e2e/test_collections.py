@@ -10,7 +10,13 @@ import pytest
 
 pytestmark = pytest.mark.data
 PAIR_KEYS = {
-    *("query", "positive_doc", "hard_negatives", "query_type", "doc_type", "source", "language"),
+    "query",
+    "positive_doc",
+    "hard_negatives",
+    "query_type",
+    "doc_type",
+    "source",
+    "language",
 }
 
 

@@ -24,8 +24,12 @@ ENGINES: Final = {
 RECIPE: Final = "denoising"
 PARAMETERS: Final = f"recipe={RECIPE},bm25.shard=8"
 ARTIFACTS: Final = (
-    *("03_primary/document_embeddings.npy", "03_primary/candidates", "04_feature/evidence"),
-    *("04_feature/judgments", "05_model_input/selection", "05_model_input/training_rows.parquet"),
+    "03_primary/document_embeddings.npy",
+    "03_primary/candidates",
+    "04_feature/evidence",
+    "04_feature/judgments",
+    "05_model_input/selection",
+    "05_model_input/training_rows.parquet",
 )
 # A driver on a cluster of two machines, played by two sets of processes.
 CLUSTER: Final = """

@@ -52,7 +52,11 @@ def test_a_run_killed_in_any_stage_is_resumed_to_the_same_end(kills: dict[str, A
     assert left["reporting"] == 1
     assert left["ingestion"] > max(left["bm25"], left["dense"]) > left["denoising"]
     assert {row["how"] for row in kills["rows"]} >= {
-        *("middle", "written", "visible", "checkpoint", "store"),
+        "middle",
+        "written",
+        "visible",
+        "checkpoint",
+        "store",
     }
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 CASES = (
-    *("1_relevant_1_labelled", "40_relevant_1_labelled", "600_relevant_1_labelled"),
-    *("20_by_words_and_copies", "2_by_words"),
+    "1_relevant_1_labelled",
+    "40_relevant_1_labelled",
+    "600_relevant_1_labelled",
+    "20_by_words_and_copies",
+    "2_by_words",
 )
 
 

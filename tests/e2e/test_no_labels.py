@@ -28,8 +28,12 @@ def mine(
         rows = place.table("selection", "training_rows.parquet")
         assert not len(rows)
         assert {
-            *("query_id", "split", "positive_ids", "negative_ids"),
-            *("weights", "negative_p_relevant"),
+            "query_id",
+            "split",
+            "positive_ids",
+            "negative_ids",
+            "weights",
+            "negative_p_relevant",
         } <= {*rows}
         summary = place.json("selection", "selection_summary.json")
         assert (summary["rows"], summary["expected"], summary["by_source"]) == (0, None, [])

@@ -18,11 +18,11 @@ import pytest
 import scipy.special
 import torch
 import yaml
+from tests.mined import recipe_book
 from tests.reports import class_of, classes
 
 from anmi.judging import preferences
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.selection.recipe import recipe_book
 from anmi.training.losses import build_loss
 from anmi.training.losses.common import Facts
 

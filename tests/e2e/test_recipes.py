@@ -23,8 +23,18 @@ def masked_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("masked_lm")
     words = [
-        *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "array", "the", "of", "a", "values"),
-        *("mean", "return"),
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "array",
+        "the",
+        "of",
+        "a",
+        "values",
+        "mean",
+        "return",
     ]
     sizes = {
         "hidden_size": 16,

@@ -18,19 +18,48 @@ from kedro.framework.project import pipelines
 from anmi.corpus.related import copies
 
 ROW_KEYS = {
-    *("collection", "encoder", "recipe", "seed_count", "bucket", "queries", "metric", "value"),
-    *("low", "high"),
+    "collection",
+    "encoder",
+    "recipe",
+    "seed_count",
+    "bucket",
+    "queries",
+    "metric",
+    "value",
+    "low",
+    "high",
 }
 RESULT_KEYS = {
-    *("collection", "recipe", "run", "date", "marks", "machine", "versions", "prompts", "rows"),
-    *("comparisons", "funnel", "expected", "false_negatives", "paths"),
+    "collection",
+    "recipe",
+    "run",
+    "date",
+    "marks",
+    "machine",
+    "versions",
+    "prompts",
+    "rows",
+    "comparisons",
+    "funnel",
+    "expected",
+    "false_negatives",
+    "paths",
 }
 METRICS = ("ndcg", "map", "mrr", "recall", "precision", "accuracy", "f2")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
 # Of other pipelines than the default one, and what a hook gives instead of a file.
 OTHERS = (
-    *("audit", "planted_truth", "model_registry", "search_parts", "final.search_parts"),
-    *("champion", "promotion", "registration", "training_profile", "drift", "retrain_report"),
+    "audit",
+    "planted_truth",
+    "model_registry",
+    "search_parts",
+    "final.search_parts",
+    "champion",
+    "promotion",
+    "registration",
+    "training_profile",
+    "drift",
+    "retrain_report",
 )
 
 
@@ -96,8 +125,13 @@ def test_the_printed_results_say_where_things_are(whole_run: Any, kedro: Any) ->
     done = kedro("anmi", "results", data_root=whole_run.data, store=whole_run.store)
     assert done.returncode == 0, done.stderr
     for name in (
-        *("report.html", "trained_model", "mlflow.db", "BM25", "zero-shot"),
-        *("anmi_2_1", "max_ratio"),
+        "report.html",
+        "trained_model",
+        "mlflow.db",
+        "BM25",
+        "zero-shot",
+        "anmi_2_1",
+        "max_ratio",
     ):
         assert name in done.stdout
     assert re.search(r"\d+ of [\d,]+ selected negatives are in truth relevant", done.stdout)

@@ -26,12 +26,19 @@ SECRETS = {
     "HTTPS_PROXY": f"http://{MARK}-user:{MARK}-proxy-password@127.0.0.1:9",
 }
 PAYLOADS = (
-    *("</script><script>alert(1)</script>", '"><img src=x onerror=alert(2)>'),
-    *("' onmouseover='alert(3)", "</style><style>*{display:none}</style>"),
-    *("</title><svg onload=alert(4)>", "<!--", "]]>", "{{ 7 * 7 }}{% raw %}"),
-    *("javascript:alert(5)", "&lt;script&gt;alert(6)&lt;/script&gt;"),
-    *("\\u003cscript\\u003ealert(7)",),
-    *("=HYPERLINK(1)", "$(touch owned) `touch owned` ; touch owned"),
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "' onmouseover='alert(3)",
+    "</style><style>*{display:none}</style>",
+    "</title><svg onload=alert(4)>",
+    "<!--",
+    "]]>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:alert(5)",
+    "&lt;script&gt;alert(6)&lt;/script&gt;",
+    "\\u003cscript\\u003ealert(7)",
+    "=HYPERLINK(1)",
+    "$(touch owned) `touch owned` ; touch owned",
 )
 IDS = (
     "../../etc/passwd",
@@ -58,8 +65,18 @@ IDS = (
 # Names the window of a terminal; ids with such characters are refused.
 COMMAND = "\x1b]0;owned\x07"
 WORDS = (
-    *("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath", "islet", "jetty"),
-    *("knoll", "marsh"),
+    "amber",
+    "birch",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "grove",
+    "heath",
+    "islet",
+    "jetty",
+    "knoll",
+    "marsh",
 )
 
 

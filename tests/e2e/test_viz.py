@@ -13,8 +13,13 @@ from kedro.framework.startup import bootstrap_project
 from anmi.pipeline_registry import STAGES
 
 LAYERS = {
-    *("02_intermediate", "03_primary", "04_feature", "05_model_input", "06_models"),
-    *("07_model_output", "08_reporting"),
+    "02_intermediate",
+    "03_primary",
+    "04_feature",
+    "05_model_input",
+    "06_models",
+    "07_model_output",
+    "08_reporting",
 }
 FIGURES = {"metrics_figure", "funnel_figure", "nearness_figure", "training_figure"}
 

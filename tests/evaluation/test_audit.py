@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
+from tests.mined import recipe_book
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.evaluation import audit
 from anmi.evaluation.audit import PlantedTruth, Planting, plant
 from anmi.evaluation.significance import share
-from anmi.selection.recipe import RecipeBook, Runner, recipe_book
+from anmi.selection.recipe import RecipeBook, Runner
 
 QUERIES, WIDTH, DOCUMENTS = 60, 30, 200
 DOCUMENT_IDS = pd.Series([f"d{i}" for i in range(DOCUMENTS)])

@@ -84,7 +84,8 @@ TWICE = {"1": MINED, "2": MINED}
         # Stages one by one.
         (
             {"1": INGESTED, "2": INDEXED, "3": INDEXED | {"dense": None, "bm25": "2"}},
-            *("bm25 dense corpus", "bm25 2 dense 3 corpus 1"),
+            "bm25 dense corpus",
+            "bm25 2 dense 3 corpus 1",
         ),
         # Half of a node.
         ({"1": MINED, "2": {"corpus": None}}, "corpus queries", "corpus 1 queries 1"),

@@ -20,7 +20,14 @@ from tests.judging.conftest import block_of
 from anmi.candidates import PADDING, Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.judging import elo
-from anmi.judging.preferences import comparisons, fit_temperature, pool, preference
+from anmi.judging.preferences import (
+    comparisons,
+    fit_slope,
+    fit_temperature,
+    pool,
+    preference,
+    sharpen,
+)
 from anmi.judging.rating import Rater, RatingOptions
 
 
@@ -160,16 +167,28 @@ def test_score_columns_count_for_one_observation_beside_pairwise_judges() -> Non
     scores = np.array([[0.0, 1.0, np.nan, 3.0], [0.0, -1.0, 2.0, 5.0]])
     temperatures = {"dense": 1.0, "bm25": 2.0}
     weights = {"dense": 1.0, "bm25": 3.0}
-    judges = rater(Reader(by_number), 2.0, weights, temperatures=temperatures)
+    judges = rater(Reader(by_number), 2.0, weights, temperatures=temperatures, slope=1.5)
     block = nodes(EIGHT, {"dense": scores, "bm25": np.where(np.arange(4) == 3, np.nan, 2 * scores)})
     share, votes = judges.ask(block, FIRST, SECOND, ALL)
     for q in range(QUERIES):
         for place, (a, b) in enumerate(PAIRS):
             gap = scores[q, a] - scores[q, b]
             mass = 0.0 if np.isnan(gap) else 1 / 4 if 3 in (a, b) else 1.0
-            expected = (2.0 * (a < b) + (mass * expit(gap) if mass else 0.0)) / (2.0 + mass)
+            # The mean of equal preferences, sharpened.
+            expected = (2.0 * (a < b) + (mass * expit(1.5 * gap) if mass else 0.0)) / (2.0 + mass)
             assert share[q, place] == pytest.approx(expected)
             assert votes[q, place] == pytest.approx(2.0 + mass)
+
+
+@pytest.mark.parametrize("slope", [0.5, 2.5])
+def test_the_slope_that_makes_pooled_preferences_calibrated_is_found_again(slope: float) -> None:
+    rng = np.random.default_rng(0)
+    odds = rng.normal(0, 1.5, size=(20_000, 2))
+    stated = expit(odds)
+    is_first_positive = rng.random(odds.shape) < expit(slope * odds)
+    fitted = fit_slope(np.where(is_first_positive, stated, 1 - stated))
+    assert fitted == pytest.approx(slope, rel=0.05)
+    np.testing.assert_allclose(sharpen(stated, slope), expit(slope * odds), atol=1e-9)
 
 
 @pytest.mark.parametrize("noise", [[0.6] * 6, [0.3, 0.6, 1.0], [0.6]])
@@ -180,12 +199,16 @@ def test_intervals_hold_the_truth_at_least_as_often_as_they_say(noise: list[floa
     wins = rng.random((250, 16)) < ndtr((truth[:, :1] - truth[:, 1:]) / np.sqrt(2))
     first, second, valid = graph([17] * 250)
     votes = []
+    labelled = []
     for deviation in noise:
         scores = truth + rng.normal(0, deviation, truth.shape)
         gap = scores[:, :1] - scores[:, 1:]
         temperature = fit_temperature(np.zeros(250), np.where(wins, -gap, gap))
         votes.append(preference(scores, first, second, temperature))
+        labelled.append(expit(np.where(wins, gap, -gap) / temperature))
     share, mass = pool(votes, [1 / len(votes)] * len(votes))
+    if len(noise) > 1:
+        share = sharpen(share, fit_slope(pool(labelled, [1.0] * len(labelled))[0]))
     fitted = elo.fit(first, second, np.where(valid, share, np.nan), np.full(250, 17), votes=mass)
     error = fitted.elo[:, :1] - fitted.elo - 200 * (truth[:, :1] - truth)
     assert (np.abs(error) <= 1.96 * fitted.gap_se)[:, 1:].mean() >= 0.94

@@ -17,6 +17,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.special import expit, logit
 from tests.judging.conftest import SHOWN, Server, block_of, completion
+from tests.mined import recipe_book
 
 from anmi import seeds
 from anmi.candidates import GRADE, CandidateShards, ColumnShards
@@ -27,7 +28,7 @@ from anmi.judging.llm import Answers, LLMJudge, LLMOptions, Reader, best_passage
 from anmi.judging.pairwise import ChatJudge, verdict
 from anmi.pipelines.elo.nodes import rate_candidates
 from anmi.pipelines.params import EloParams
-from anmi.selection.recipe import Recipe, Runner, recipe_book
+from anmi.selection.recipe import Recipe, Runner
 from anmi.store import Store
 
 QUERIES, WIDTH = 150, 20

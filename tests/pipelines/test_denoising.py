@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import logit
 from tests.judging.conftest import Server, completion, save_classifier
+from tests.mined import recipe_book
 from tests.pipelines.tables import NO_MARKS, NONE_RELATED
 
 from anmi.candidates import GRADE, SHIFT, Candidates, CandidateShards
@@ -34,7 +35,7 @@ from anmi.pipelines.dense.nodes import (
 from anmi.pipelines.params import BM25Params, DenoisingParams, DenseParams, EloParams, SearchParams
 from anmi.retrieval.encoders import Encoder, EncoderSettings, load_encoder
 from anmi.retrieval.terms import Terms
-from anmi.selection.recipe import recipe_book, with_probabilities
+from anmi.selection.recipe import with_probabilities
 from anmi.store import Store
 
 DENOISE: dict[str, Any] = {"denoise": {"threshold": 0.3}}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.mined import recipe_book
 from tests.pipelines.tables import NONE_RELATED, frame, labels_of
 
 from anmi.candidates import Candidates, CandidateShards
@@ -14,7 +15,6 @@ from anmi.pipelines.final.nodes import choose_to_train_again, labelled_dev, rele
 from anmi.pipelines.params import DenseParams, EvaluationParams
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
-from anmi.selection.recipe import recipe_book
 
 WORDS = ["rain", "snow", "wind", "hail", "fog", "frost"]
 CORPUS = pd.DataFrame({"document_id": WORDS, "title": "", "text": WORDS, "metadata": "{}"})

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from tests.mined import recipe_book
 from tests.pipelines.tables import NO_MARKS, NONE_RELATED, corpus_of, frame, labels_of
 from tests.selection.conftest import with_lists
 
@@ -29,7 +30,6 @@ from anmi.pipelines.selection.nodes import make_training_rows, select_negatives,
 from anmi.pipelines.training.nodes import check_splits
 from anmi.report.console import results_table
 from anmi.search.fit import PART_COLUMNS
-from anmi.selection.recipe import recipe_book
 
 STEPS: dict[str, Any] = {
     "nearest": {"top": {"by": "dense"}},

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from tests.mined import recipe_book
 from tests.pipelines.tables import NO_MARKS, NO_PSEUDO, NONE_RELATED
 from tests.pipelines.test_training import CORPUS, QRELS, QUERIES, WORDS, prepare_and_train, rows
 
@@ -23,7 +24,6 @@ from anmi.pipelines.params import BM25Params, DenseParams, EvaluationParams, Sea
 from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch
-from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
 ENCODED = ["query", "passage", ":", "find", *WORDS]

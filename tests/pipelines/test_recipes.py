@@ -16,6 +16,7 @@ from kedro.pipeline import Pipeline
 from kedro.runner import SequentialRunner
 from numpy.typing import NDArray
 from tests.judging.conftest import save_classifier
+from tests.mined import recipe_book
 from tests.pipelines.tables import NO_MARKS, corpus_of, frame, labels_of
 
 from anmi.candidates import SOURCES
@@ -40,7 +41,7 @@ from anmi.pipelines.params import (
 from anmi.pipelines.selection import pipeline as selection
 from anmi.pipelines.training.params import TrainingParams
 from anmi.report.console import expected_sentence, origins_table, rejections_table, source_table
-from anmi.selection.recipe import recipe_book, with_stage_columns
+from anmi.selection.recipe import with_stage_columns
 from anmi.store import Store
 
 ROOT = Path(__file__).parents[2]

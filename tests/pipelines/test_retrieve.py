@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.mined import recipe_book
 from tests.pipelines.tables import NO_MARKS, corpus_of, frame, labels_of
 
 from anmi.candidates import CandidateShards
@@ -16,7 +17,6 @@ from anmi.pipelines.bm25.nodes import build_bm25_index, cut_terms
 from anmi.pipelines.dense.nodes import build_dense_index, retrieve, retrieve_dev
 from anmi.pipelines.params import BM25Params, DenseParams
 from anmi.retrieval.pool import Positives
-from anmi.selection.recipe import recipe_book
 from anmi.selection.rows import training_rows
 
 DOCUMENTS, QUERIES, DEPTH = 120, 9, 6

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.mined import recipe_book
 
 from anmi.adaptation.pseudo_tests import labels_used
 from anmi.corpus.texts import document_texts
@@ -22,7 +23,6 @@ from anmi.pipelines.training.params import TrainingParams
 from anmi.retrieval.encoders import load_encoder
 from anmi.retrieval.index import term_table
 from anmi.retrieval.sparse.model import inference_free
-from anmi.selection.recipe import recipe_book
 from anmi.store import Store
 
 COUNT = 38

@@ -158,14 +158,15 @@ def full(
     }
     records = {name: table.to_dict("records") for name, table in tables.items()}
     empty = (
-        *(
-            "training_summary",
-            "cross_encoder",
-            "llm_judge",
-            "hardness_results",
-            "knowledge_metrics",
-        ),
-        *("neighbours", "pseudo_query_summary", "dimension_metrics", "encoder_info"),
+        "training_summary",
+        "cross_encoder",
+        "llm_judge",
+        "hardness_results",
+        "knowledge_metrics",
+        "neighbours",
+        "pseudo_query_summary",
+        "dimension_metrics",
+        "encoder_info",
     )
     artifacts: dict[str, Any] = {
         "results": records | {"date": "2025-01-31", "versions": versions, "false_negatives": leak},

@@ -108,8 +108,14 @@ def test_tables_show_each_recipe_and_judge_as_it_is() -> None:
     ]
     assert [row[0] for row in cells] == ["plain", "swept", "broken"], "the smallest leak first"
     expected = [
-        *("swept", "max_ratio.max_ratio = 0.95", "4.00%", "2.00% to 8.00%", "0.060", "87.5%"),
-        *("21", "1,234"),
+        "swept",
+        "max_ratio.max_ratio = 0.95",
+        "4.00%",
+        "2.00% to 8.00%",
+        "0.060",
+        "87.5%",
+        "21",
+        "1,234",
     ]
     assert cells[1] == expected
     assert "cannot be run here" in cells[2]

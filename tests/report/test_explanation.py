@@ -61,7 +61,8 @@ def test_every_candidate_tells_the_rule_that_decided() -> None:
     assert {verdict for verdict, _ in verdicts(found)[2:]} == {"unwanted"}
     block = selected([{"max_ratio": {"max_ratio": 0.95}}, {"top": {"by": "dense"}}])
     assert verdicts(explain(block, CORPUS, negatives_wanted=2))[2:] == [
-        *(("negative", "choice 1 of 2"), ("negative", "choice 2 of 2")),
+        ("negative", "choice 1 of 2"),
+        ("negative", "choice 2 of 2"),
         *[("not drawn", "2 taken before it")] * 2,
     ]
 

@@ -77,8 +77,18 @@ def test_plotly_is_inside_once_and_compressed(page):
 def test_every_plot_is_one_that_plotly_accepts(page):
     found = specs(page)
     assert set(found) == {
-        *("metrics", "funnel", "elo-gap", "judge-0", "judge-1", "judge-2", "training", "nearness"),
-        *("scores-dense", "scores-bm25", "scores-p_relevant", "scores-elo"),
+        "metrics",
+        "funnel",
+        "elo-gap",
+        "judge-0",
+        "judge-1",
+        "judge-2",
+        "training",
+        "nearness",
+        "scores-dense",
+        "scores-bm25",
+        "scores-p_relevant",
+        "scores-elo",
     }
     for name, spec in found.items():
         assert go.Figure(spec).layout.xaxis.title.text, name
@@ -134,12 +144,19 @@ def test_a_whole_run_has_all_its_sections(make):
         )
     )
     assert lxml.html.fromstring(page).xpath("//h2/text()") == [
-        *("Results", "Parts of the search", "From candidates to negatives"),
-        *("Where the negatives came from", "Scores of positives, kept and rejected candidates"),
-        *("Judges", "By the hardness of queries", "By the number of dimensions"),
-        *("What the corpus taught", "Training"),
-        *("Facts: the own document against false variants of it",),
-        *("Entities: whose document is found", "Parameters"),
+        "Results",
+        "Parts of the search",
+        "From candidates to negatives",
+        "Where the negatives came from",
+        "Scores of positives, kept and rejected candidates",
+        "Judges",
+        "By the hardness of queries",
+        "By the number of dimensions",
+        "What the corpus taught",
+        "Training",
+        "Facts: the own document against false variants of it",
+        "Entities: whose document is found",
+        "Parameters",
     ]
     shown = text(page)
     assert "On all test queries, anmi_2_1 has nDCG@10 0.664" in shown

@@ -85,13 +85,34 @@ def test_numbers_texts_and_models_are_not_taken_for_one(tmp_path: Path) -> None:
 
 # Modules by which data becomes code, and those that may use one, each with its reason.
 FORBIDDEN_MODULES = {
-    *("pickle", "cPickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"),
-    *("jsonpickle", "xmlrpc"),
+    "pickle",
+    "cPickle",
+    "cloudpickle",
+    "dill",
+    "joblib",
+    "shelve",
+    "marshal",
+    "jsonpickle",
+    "xmlrpc",
 }
 FORBIDDEN_CALLS = {
-    *("eval", "exec", "compile", "__import__", "breakpoint", "torch.load", "torch.save"),
-    *("torch.hub.load", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "np.loads"),
-    *("pd.read_pickle", "pandas.read_pickle", "numpy.loads", "tempfile.mktemp"),
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "breakpoint",
+    "torch.load",
+    "torch.save",
+    "torch.hub.load",
+    "os.system",
+    "os.popen",
+    "yaml.load",
+    "yaml.unsafe_load",
+    "np.loads",
+    "pd.read_pickle",
+    "pandas.read_pickle",
+    "numpy.loads",
+    "tempfile.mktemp",
     "numpy.core._multiarray",
 }
 # What is never given, or given as the one constant.
@@ -154,10 +175,20 @@ def test_no_module_turns_data_into_code(path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *("import pickle", "from joblib import dump", "import dill.source", "eval(x)"),
-        *("torch.load(p)", "np.load(p, allow_pickle=True)", "np.load(p, allow_pickle=flag)"),
-        *("yaml.load(t)", "run(c, shell=True)", "M(p, trust_remote_code=True)", "os.system(c)"),
-        *("frame.to_pickle(p)", "importlib.import_module(name)", "f(p, weights_only=False)"),
+        "import pickle",
+        "from joblib import dump",
+        "import dill.source",
+        "eval(x)",
+        "torch.load(p)",
+        "np.load(p, allow_pickle=True)",
+        "np.load(p, allow_pickle=flag)",
+        "yaml.load(t)",
+        "run(c, shell=True)",
+        "M(p, trust_remote_code=True)",
+        "os.system(c)",
+        "frame.to_pickle(p)",
+        "importlib.import_module(name)",
+        "f(p, weights_only=False)",
     ],
 )
 def test_the_rule_sees_what_it_forbids(line: str) -> None:

@@ -54,9 +54,14 @@ def test_tokens_and_signed_addresses_are_masked(text: str, left: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("pairs:/data/a.jsonl@100", "beir:../shared/data/scifact", "https://host:8080/a@b"),
-        *("user@example.org writes", "s3://bucket/prefix@v2", "https://api.openai.com/v1"),
-        *("a//b c@d", "sqlite:////home/me/mlflow.db"),
+        "pairs:/data/a.jsonl@100",
+        "beir:../shared/data/scifact",
+        "https://host:8080/a@b",
+        "user@example.org writes",
+        "s3://bucket/prefix@v2",
+        "https://api.openai.com/v1",
+        "a//b c@d",
+        "sqlite:////home/me/mlflow.db",
     ],
 )
 def test_what_only_looks_alike_is_left_alone(text: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 import torch
 import yaml
+from tests.mined import recipe_book
 
 from anmi.pipelines.params import (
     BM25Params,
@@ -15,7 +16,7 @@ from anmi.pipelines.params import (
     EloParams,
 )
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.selection.recipe import Recipe, recipe_book
+from anmi.selection.recipe import Recipe
 from anmi.training.loop import build_optimizer, training_arguments
 from anmi.training.losses import build_loss
 

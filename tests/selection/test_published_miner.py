@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from rank_bm25 import BM25Okapi
+from tests.mined import recipe_book
 from tests.reports import class_of
 
 from anmi.candidates import PADDING, CandidateShards
@@ -15,7 +16,7 @@ from anmi.pipelines.params import BM25Params, ConsistencyParams
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
-from anmi.selection.recipe import Runner, recipe_book
+from anmi.selection.recipe import Runner
 from anmi.selection.rows import training_rows
 
 ROOT = Path(__file__).parents[2]

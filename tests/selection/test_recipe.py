@@ -9,13 +9,14 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.mined import recipe_book
 from tests.selection.conftest import make_block, named, with_lists
 
 from anmi.candidates import Candidates, CandidateShards
 from anmi.errors import AnmiError
 from anmi.pipelines.params import BM25Params
 from anmi.pipelines.training.params import TrainingParams, merged_options
-from anmi.selection.recipe import Recipe, Runner, recipe_book
+from anmi.selection.recipe import Recipe, Runner
 from anmi.selection.rows import training_rows
 from anmi.training.parts import LearningProgressOptions
 
@@ -102,7 +103,7 @@ def one_step(name: str, **params: Any) -> dict[str, Any]:
         (one_step("max_ration"), 'no step "max_ration"; did you mean "max_ratio"'),
         (one_step("max_ratio", ratio=0.9), '"max_ratio" has no parameter "ratio"; did you mean'),
         (recipe_of({"top": "dense"}), "\"top\" are .*'dense'"),
-        (one_step("denoise", threshold=0), 'mine → steps: step "denoise", threshold: .*than 0'),
+        (one_step("denoise", threshold=0), 'mine.steps": step "denoise", threshold: .*than 0'),
         (recipe_of("random", {"margin": {"margin": "wide"}}), '"margin", margin: .*number'),
         (one_step("source", source="web"), 'step "source", source: .*bm25'),
         (one_step("source"), 'step "source", source: .*required'),
@@ -114,12 +115,12 @@ def one_step(name: str, **params: Any) -> dict[str, Any]:
         (one_step("rank_window", first=101), "first 101 lies behind last 100"),
         (one_step("shift", skip=100), "skip 100 passes over every rank"),
         (one_step("mixture", family="beta", components=3), "leave out components"),
-        (recipe_of("random", negatives=-1), "mine → negatives: .*equal to 0"),
+        (recipe_of("random", negatives=-1), 'mine.negatives": .*equal to 0'),
         (recipe_of("random", step=[]), 'no "step"; did you mean "steps"'),
         (recipe_of("random", pool=3), "pool of 3 cannot give 7"),
-        ({"mine": "random"}, "mine: .*dictionary"),
-        ({"mine": {"steps": {}}}, "mine → description: .*required"),
-        ({"bm25": recipe_of("random")["mine"]}, "recipe bm25: results"),
+        ({"mine": "random"}, 'mine": settings by name were expected'),
+        ({"mine": {"steps": {}}}, 'mine.description": .*required'),
+        ({"bm25": recipe_of("random")["mine"]}, "bm25: results use"),
         (recipe_of("random", "top"), 'mine: steps 1 "random" and 2 "top" both draw'),
         (recipe_of("confidence"), "draws its 7 negatives; .*draw, random, simans, top"),
         (recipe_of("random", "margin"), '"margin" comes after "random".*`before: random`'),
@@ -131,7 +132,7 @@ def one_step(name: str, **params: Any) -> dict[str, Any]:
 def test_a_mistake_is_named_in_one_line(raw: dict[str, Any], message: str) -> None:
     with pytest.raises(AnmiError, match=message) as caught:
         recipe_book(raw)
-    assert str(caught.value).startswith("recipe ") and "\n" not in str(caught.value)
+    assert str(caught.value).startswith('parameter "recipes') and "\n" not in str(caught.value)
 
 
 def test_what_a_step_reads_may_be_made_before_it_and_without_negatives_none_need_draw() -> None:

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-decorators
-"""``kedro anmi export``: training rows in the format of another trainer, a search, or a collection."""
+"""``kedro anmi export``: training rows for another trainer, a search, or a collection."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def _list_formats(context: click.Context, parameter: click.Parameter, value: boo
 )
 @run_option
 def export(
-    context: Any, name: str, folder: Path, force: bool, run_id: str | None, **given: Any
+    context: Any, name: str, folder: Path, force: bool, run_id: str | None, **settings: Any
 ) -> Any:
-    """Write the training rows, the search or the collection of the last run, or of --run, to FOLDER as FORMAT.
+    """Write the rows, the search or the collection of a run to FOLDER, as FORMAT.
 
     --list shows all formats.
     """
@@ -90,7 +90,7 @@ def export(
 
     if name in _OTHERS:
         return _export_whole(context, name, folder, run_id)
-    options = ExportOptions(**given | {"score": given["score"] or None})
+    options = ExportOptions(**settings | {"score": settings["score"] or None})
     find_format(name, options)
     _refuse_to_overwrite(folder, force)
     saved = Saved(context, *_ROWS, *_COLLECTION, run_id=run_id)
@@ -118,8 +118,8 @@ def export(
         click.echo(f"prompts, not in the texts: {in_words(exported.prompts)}")
     if exported.score is not None:
         click.echo(f"scores: {exported.score}")
-    for what, count in exported.left_out.items():
-        click.echo(f"warning: left out {what}: {count:,}", err=True)
+    for reason, count in exported.left_out.items():
+        click.echo(f"warning: left out {reason}: {count:,}", err=True)
     click.echo(f"read it with: {exported.how_to_load(folder)}")
     return {
         "format": name,
@@ -134,7 +134,7 @@ def export(
 
 
 def _audited(catalog: Any, place: dict[str, str]) -> str:
-    """Say what the last audit measured of the recipe on this collection; nothing where it did not."""
+    """Say what the last audit measured of the recipe on this collection, if it did."""
     from anmi.judging.expected import share_sentence
 
     if not catalog.exists("audit_recipes"):

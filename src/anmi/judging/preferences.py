@@ -100,7 +100,7 @@ def preference(
     return scipy.special.expit((first_scores - second_scores) / temperature)
 
 
-def pool(preferences: Sequence[Floats], weights: Sequence[float]) -> tuple[Floats, Floats]:
+def pool(preferences: Sequence[Floats], weights: Sequence[float | Floats]) -> tuple[Floats, Floats]:
     """Return the weighted mean of J judges' preferences and the weight behind it, [Q, E] each.
 
     Parameters
@@ -108,7 +108,7 @@ def pool(preferences: Sequence[Floats], weights: Sequence[float]) -> tuple[Float
     preferences
         Of each judge, [Q, E]; NaN where it did not answer, which counts for neither side.
     weights
-        Observations that a preference of each judge counts for.
+        Observations that a preference counts for: one number a judge, or [Q, E] each.
 
     Returns
     -------
@@ -120,11 +120,40 @@ def pool(preferences: Sequence[Floats], weights: Sequence[float]) -> tuple[Float
     >>> pool([np.array([[1.0, np.nan]]), np.array([[0.5, np.nan]])], [1.0, 1.0])
     (array([[0.75,  nan]]), array([[2., 0.]]))
     """
-    answered = np.isfinite(preferences)
-    votes = np.tensordot(weights, answered, axes=1)
-    total = np.tensordot(weights, np.nan_to_num(preferences), axes=1)
+    counted = [
+        weight * np.isfinite(preference)
+        for preference, weight in zip(preferences, weights, strict=True)
+    ]
+    votes = np.sum(counted, axis=0)
+    total = np.sum(counted * np.nan_to_num(preferences), axis=0)
     with np.errstate(invalid="ignore"):
         return total / votes, votes
+
+
+def fit_slope(preferences: Floats) -> float:
+    """Fit the slope with which pooled preferences are as confident as they are right.
+
+    The mean of several calibrated probabilities is underconfident (Ranjan and Gneiting,
+    "Combining probability forecasts", 2010), which narrows every gap; see :func:`sharpen`.
+
+    Parameters
+    ----------
+    preferences
+        P(positive ≻ other) of labelled pairs, [Q, M]; NaN is ignored.
+    """
+    odds = scipy.special.logit(np.clip(preferences, 1e-9, 1 - 1e-9))
+    return 1.0 / fit_temperature(np.zeros(len(odds)), -odds)
+
+
+def sharpen(preferences: Floats, slope: float) -> Floats:
+    """Return σ(slope · logit(preference)): ½ stays, 0 and 1 stay, NaN stays.
+
+    Examples
+    --------
+    >>> sharpen(np.array([0.0, 0.5, 0.8, 1.0]), 2.0).round(3).tolist()
+    [0.0, 0.5, 0.941, 1.0]
+    """
+    return scipy.special.expit(slope * scipy.special.logit(preferences))
 
 
 def comparisons(

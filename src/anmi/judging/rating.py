@@ -73,6 +73,8 @@ class Rater:
         By query id and by document index, for the pairwise judges.
     temperatures
         By judge; set by :meth:`fit`, which leaves out a judge without any score.
+    slope
+        Sharpens the pooled preferences of several score columns; set by :meth:`fit`.
     """
 
     options: RatingOptions
@@ -81,9 +83,10 @@ class Rater:
     query_texts: Mapping[str, str] = field(default_factory=dict)
     document_texts: Sequence[str] = ()
     temperatures: dict[str, float] = field(default_factory=dict)
+    slope: float = 1.0
 
     def fit(self, shards: CandidateShards) -> None:
-        """Fit each judge's temperature on (positive, candidate) pairs (methods §2).
+        """Fit temperatures and the slope on (positive, candidate) pairs (methods §2).
 
         Raises
         ------
@@ -92,10 +95,11 @@ class Rater:
         """
         scores = self._labelled_scores(shards)
         self.temperatures = {}
+        wins = []
         for judge, (positive_scores, candidate_scores) in scores.items():
             difference = (positive_scores[:, None] - candidate_scores).astype(np.float64)
-            difference = difference[np.isfinite(difference)]
-            if not len(difference):
+            difference[~np.isfinite(difference)] = np.nan
+            if np.isnan(difference).all():
                 log.warning(
                     "Elo: judge %s has no score of a positive and a candidate of one query;"
                     " left out",
@@ -106,8 +110,8 @@ class Rater:
                 positive_scores, candidate_scores
             )
             self.temperatures[judge] = temperature
-            wins = scipy.special.expit(difference / temperature)
-            if np.abs(wins - 0.5).mean() < _NO_OPINION:
+            wins.append(scipy.special.expit(difference / temperature))
+            if np.nanmean(np.abs(wins[-1] - 0.5)) < _NO_OPINION:
                 log.warning(
                     "Elo: judge %s tells positives from candidates no better than chance", judge
                 )
@@ -115,6 +119,10 @@ class Rater:
             raise AnmiError(
                 f"elo.judges: none of {', '.join(scores)} has scores; judge the candidates first"
             )
+        weights = list(self._weights.values())
+        if sum(weight > 0 for weight in weights) > 1:
+            pooled, _ = preferences.pool(wins, weights)
+            self.slope = preferences.fit_slope(pooled)
 
     @property
     def _weights(self) -> dict[str, float]:
@@ -183,18 +191,20 @@ class Rater:
         """
         documents, scores, _ = self._nodes(block)
         answers = [
-            preferences.preference(scores[judge], first, second, self.temperatures[judge])
-            for judge in self._weights
-        ]
-        answers += [
             self._compared(judge, block, (documents, first, second), valid)
             for judge in self.options.pairwise_judges
         ]
-        # Score columns together count for one observation: all comparisons repeat the same scores.
-        total = sum(self._weights.values()) or 1.0
-        weights = [weight / total for weight in self._weights.values()]
-        weights += self.options.pairwise_judges.values()
-        return preferences.pool([np.where(valid, answer, np.nan) for answer in answers], weights)
+        votes = [np.full(first.shape, count) for count in self.options.pairwise_judges.values()]
+        if self._weights:
+            by_judge = [
+                preferences.preference(scores[judge], first, second, self.temperatures[judge])
+                for judge in self._weights
+            ]
+            mean, mass = preferences.pool(by_judge, list(self._weights.values()))
+            answers.append(preferences.sharpen(mean, self.slope))
+            # Together they count for one: all comparisons repeat the same scores.
+            votes.append(mass / (sum(self._weights.values()) or 1.0))
+        return preferences.pool([np.where(valid, answer, np.nan) for answer in answers], votes)
 
     def _compared(
         self,

@@ -491,10 +491,12 @@ class RelatedDocuments:
         document_ids
             In corpus order.
         """
-        numbers = pd.Index(document_ids)
+        numbers = pd.Series(
+            np.arange(len(document_ids)), index=pd.Index(document_ids, dtype=object)
+        )
         first_of_text, family = np.tile(np.arange(len(numbers), dtype=np.int32), (2, 1))
-        first = numbers.get_indexer(pd.Index(table["document_id"]))
-        second = numbers.get_indexer(pd.Index(table["other_id"]))
+        first = numbers.loc[table["document_id"]].to_numpy()
+        second = numbers.loc[table["other_id"]].to_numpy()
         is_copy, is_near, is_sibling = (table["kind"] == kind for kind in (COPY, *KINDS))
         first_of_text[first[is_copy]] = second[is_copy]
         family[second[is_sibling]] = first[is_sibling]

@@ -410,20 +410,6 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return united
 
 
-def recipe_book(raw: dict[str, Any]) -> RecipeBook:
-    """Validate recipes read from YAML.
-
-    Raises
-    ------
-    AnmiError
-        One sentence naming the recipe and what is wrong with it.
-    """
-    try:
-        return RecipeBook(**raw)
-    except ValidationError as error:
-        raise AnmiError(f"recipe {_sentence(error)}") from error
-
-
 def _sentence(error: ValidationError) -> str:
     """The first thing that is wrong, and where, on one line."""
     problem = error.errors()[0]

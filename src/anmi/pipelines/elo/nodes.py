@@ -51,5 +51,6 @@ def rate_candidates(
     rating_engine = IN_PROCESS if pairwise else engine
     description = "" if pairwise else "rating"
     rated = add_columns(rating_engine, rater, judged, description=description)
-    summary = {"temperatures": rater.temperatures, "options": params.model_dump(mode="json")}
+    fitted = {"temperatures": rater.temperatures, "slope": rater.slope}
+    summary = {**fitted, "options": params.model_dump(mode="json")}
     return rated, summary
