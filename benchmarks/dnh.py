@@ -143,13 +143,13 @@ def cell(arm: str, folder: str, encoder_name: str, seed: int, inputs: Inputs) ->
     from anmi.pipelines.params import DenseParams
     from anmi.pipelines.training.params import TrainingParams, merged_options
     from anmi.retrieval.encoders import Encoder, place_of
-    from anmi.selection.recipe import recipe_book
+    from anmi.selection.recipe import RecipeBook
     from anmi.training.mixed import Stock
     from anmi.training.trainer import train
 
     mix, curriculum = ARMS[arm]
     options = merged_options(
-        recipe_book(common.recipes()).get("dnh_linear"),
+        RecipeBook(**common.recipes()).get("dnh_linear"),
         TrainingParams(
             options={"epochs": EPOCHS, "sources": {"mixed": mix}, "curriculum": curriculum}
         ),

@@ -31,7 +31,7 @@ from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
-from anmi.selection.recipe import Runner, recipe_book
+from anmi.selection.recipe import RecipeBook, Runner
 from common import MODELS, recipes, save_cases
 from planted import COLLECTIONS, Opened, planted
 
@@ -256,7 +256,7 @@ def measure(case: Case) -> dict[str, Any]:
     judge.fit(CandidateShards.of([case.block]))
     block = judge(case.block)
     block = block.with_columns({"p_relevant": block.columns["p_evidence"]})
-    runner = Runner(recipe_book(recipes()).get("anmi"), SEED)
+    runner = Runner(RecipeBook(**recipes()).get("anmi"), SEED)
     shards = runner.run(CandidateShards.of([block]))
     (said,) = diagnose(shards, Expected(judge.summary))
     chosen = shards.whole()

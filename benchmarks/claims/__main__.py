@@ -28,7 +28,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 import common
 from anmi.evaluation.significance import compare, holm
 from anmi.fingerprint import hash_value
-from anmi.selection.recipe import recipe_book
+from anmi.selection.recipe import RecipeBook
 from common import METRIC, ROOT, STORE, about, artifact, fill, kedro, markdown, table
 
 WORK: Final = common.WORK / "claims"
@@ -77,7 +77,7 @@ TITLES: Final = "pairs:../shared/data/ko_pairs/ko_sae4k_phrase_utterance_001.jso
 
 def recipes() -> Any:
     """Return the recipes of the project with those that the claims need besides."""
-    return recipe_book(common.recipes() | common.recipes("benchmarks/claims"))
+    return RecipeBook(**common.recipes() | common.recipes("benchmarks/claims"))
 
 
 def systems(claims: list[Claim]) -> list[str]:
