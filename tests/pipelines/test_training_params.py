@@ -30,6 +30,8 @@ TEACHER = {"distillation": {"column": "teacher"}}
         ),
         ({"dimensions": [8], "retriever": "sparse"}, "leave out dimensions"),
         ({"adapter": {"rank": 8}, "retriever": "sparse"}, "leave out adapter"),
+        ({"adapter": {"rank": 8}, "encoders": "query_only"}, "leave out adapter"),
+        ({"encoders": "query_only", "retriever": "sparse"}, "leave out encoders"),
         *(
             ({"curriculum": kind}, rf'curriculum "{kind}" says how large .* set `sources: mixed`')
             for kind in ("linear", "step", "triggered")

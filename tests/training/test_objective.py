@@ -11,7 +11,7 @@ from torch.nn import functional
 from anmi.retrieval.kinds import quiet
 from anmi.retrieval.model_folder import minilm_folder
 from anmi.retrieval.tokens import Tokeniser
-from anmi.training.batch import Batcher, Guide
+from anmi.training.batch import Batcher, Frozen
 from anmi.training.losses.contrastive import WeightedInfoNCE
 from anmi.training.losses.temperature import Temperature
 from anmi.training.objective import ContrastiveObjective
@@ -120,7 +120,7 @@ def test_dimensions_give_the_loss_of_matryoshka_in_sentence_transformers(
 def test_documents_of_other_rows_that_score_above_the_positive_are_left_out_and_mined_ones_stay(
     encoder: Any, by_guide: bool
 ) -> None:
-    data = batch(encoder, 1000, guide=Guide(encoder) if by_guide else None)
+    data = batch(encoder, 1000, guide=Frozen.guide(encoder) if by_guide else None)
     seen: list[Tensor] = []
 
     class Watching(nn.Module):

@@ -14,7 +14,8 @@ from tests.training import resuming
 
 from anmi.errors import AnmiError
 from anmi.retrieval.encoders import Encoder, load_encoder
-from anmi.retrieval.kinds import training_precision
+from anmi.retrieval.kinds import EncoderSettings, training_precision
+from anmi.store import Store
 from anmi.training.batch import Batcher
 from anmi.training.loop import CheckpointPlan
 from anmi.training.losses import build_loss
@@ -378,6 +379,47 @@ def test_saved_model_is_the_trained_one_and_replaces_an_old_one(encoder, tmp_pat
     again = SentenceTransformer(str(output), device="cpu")
     assert torch.equal(weights(again), weights(result.model))
     assert again.encode("w1").tolist() == result.model.encode("w1").tolist()
+
+
+@pytest.mark.parametrize("kind", ["table", "network"])
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_query_only_learns_and_leaves_documents_to_the_vectors_in_the_store(
+    request, tmp_path, monkeypatch, kind, alpha
+):
+    make = request.getfixturevalue("word_encoder" if kind == "table" else "network_encoder")
+    prompts = {"query": "w1 ", "document": "w2 "}
+    make(WORDS, prompts=prompts).save(str(tmp_path / "start"))
+    start = load_encoder(str(tmp_path / "start"), tmp_path)
+    changes = {"encoders": "query_only", "epochs": 15, "alpha": alpha}
+    if kind == "network":
+        changes |= {"learning_rate": 0.005, "precision": "float32"}
+    result = fit(start, output=tmp_path / "trained", **changes)
+    assert result.log["loss"].iloc[-1] < 0.7 * result.log["loss"].iloc[0]
+
+    rows = table()
+    documents = rows["positive"].tolist()
+    before = Encoder.of(start).encode(rows["query"].tolist(), "query")
+    with Store(tmp_path / "store") as store:
+        settings = EncoderSettings(precision="float32")
+        first, second = (
+            Encoder(
+                settings.of(str(tmp_path / name)), tmp_path, store, only_known=name == "trained"
+            )
+            for name in ("start", "trained")
+        )
+        vectors = first.encode(documents, "document")
+        stored = len(store)
+        queries = second.encode(rows["query"].tolist(), "query")
+        assert len(store) == stored, "vectors of a trained side are not kept"
+        monkeypatch.setattr(Encoder, "embed", None)
+        assert np.array_equal(second.encode(documents, "document"), vectors)
+    nearer = (queries - before) @ vectors.T
+    assert np.diag(nearer).mean() > nearer.mean() + 0.1, "their own document, more than others"
+    plain = SentenceTransformer(str(tmp_path / "trained"), device="cpu")
+    by_library = plain.encode_document(documents, normalize_embeddings=True)
+    np.testing.assert_allclose(by_library, vectors, atol=1e-3)
+    by_library = plain.encode_query(rows["query"].tolist(), normalize_embeddings=True)
+    np.testing.assert_allclose(by_library, queries, atol=1e-5)
 
 
 def test_two_encoders_learn_the_pairs_and_the_hardness_and_are_saved(word_encoder, tmp_path):

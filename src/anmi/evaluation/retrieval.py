@@ -16,6 +16,7 @@ from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.ragged import Float32s, Float64s, Int32s, Int64s
 from anmi.retrieval.fusion import Ranked, Search, best_documents
+from anmi.retrieval.kinds import is_routed
 
 if TYPE_CHECKING:
     from anmi.retrieval.encoders import Encoder
@@ -234,6 +235,17 @@ class DevQueries:
         self._settings = settings
         self._ranking = Ranking.of(queries, labels, documents, _DEV_CUT)
         self._labels = of_documents(labels, documents)
+        # Of the model that was measured last, by the key of its documents' side.
+        self._encoded: tuple[str, Any] = ("", None)
+
+    def _documents(self, encoder: Encoder) -> Any:
+        """Return the documents' vectors, those of before where only the queries' side changed."""
+        if not is_routed(encoder.model):
+            return encoder.encode(self._document_texts, "document")
+        key = encoder.key("document")
+        if key != self._encoded[0]:
+            self._encoded = (key, encoder.encode(self._document_texts, "document"))
+        return self._encoded[1]
 
     def losses(self, model: Any, temperature: float) -> Float64s:
         """Return InfoNCE of each query over all that is searched, [Q]; NaN without a relevant one.
@@ -244,7 +256,7 @@ class DevQueries:
         from anmi.retrieval.encoders import Encoder
 
         encoder = Encoder.of(model, self._settings)
-        documents = encoder.encode(self._document_texts, "document")
+        documents = self._documents(encoder)
         queries = encoder.encode(self._query_texts, "query")
         names = pd.Index(self._ranking.document_ids)
         labelled = self._labels[self._labels.relevance > 0]
@@ -267,7 +279,8 @@ class DevQueries:
         from anmi.retrieval.encoders import Encoder
 
         encoder = Encoder.of(model, self._settings)
-        search = search_by(encoder, self._query_texts, self._document_texts)
+        queries = encoder.encode(self._query_texts, "query")
+        search = search_vectors(queries, self._documents(encoder))
         scores = evaluate(self._labels, self._ranking.run(search), (_DEV_CUT,))
         return scores[f"ndcg@{_DEV_CUT}"].reindex(self.query_ids).to_numpy(np.float64)
 

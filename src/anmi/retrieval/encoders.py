@@ -30,6 +30,7 @@ from anmi.retrieval.kinds import (
     is_static,
     prompts_of,
     settle_prompts,
+    side_of,
 )
 from anmi.retrieval.model_folder import (
     MINILM_SHA256,
@@ -104,12 +105,17 @@ class Encoder:
         Cache of vectors; None computes everything, for models that will not be seen again.
     run
         Maps over batches of texts, perhaps in other processes; None computes here.
+    only_known
+        Use the store only for vectors of which it has some already, as it has those of the
+        documents' side of a model whose queries alone were trained. For models that will not be
+        seen again.
     """
 
     settings: EncoderSettings
     models: Path
     store: Store | None = None
     run: Run | None = None
+    only_known: bool = False
 
     @staticmethod
     def of(
@@ -225,10 +231,20 @@ class Encoder:
     def key(self, role: Role | None) -> str:
         """Return a hash of all that changes the vector of a text, with the prompt of its role."""
         prompt = prompts_of(self.model)[role] if role else ""
-        route = [str(role)] if is_routed(self.model) else []
         # Vectors that were normalised in bfloat16, as they once were, are others.
         rounding = ", length in float32" if self.precision == "bfloat16" else ""
-        return _digest(self.model, None, (self.precision + rounding, prompt, *route))
+        return _digest(self._side(role), None, (self.precision + rounding, prompt))
+
+    def _side(self, role: Role | None) -> Any:
+        """Return what encodes texts of a role, a table of token vectors where it is one."""
+        if role not in self._sides:
+            side = side_of(self.model, role)
+            self._sides[role] = table_of(side) or side
+        return self._sides[role]
+
+    @cached_property
+    def _sides(self) -> dict[Role | None, Any]:
+        return {}
 
     def encode(
         self,
@@ -275,7 +291,8 @@ class Encoder:
         dimensions = self.dimensions
         if not texts:
             return np.zeros((0, dimensions), np.float32)
-        if self.store is None:
+        store = self.store
+        if store is None or (self.only_known and not store.knows(self.key(role))):
             return self.prefix(self.embed(list(texts), role), dimensions)
         # Each commit is a wait for the disk; several workers are to have some of even a small
         # change.
@@ -293,7 +310,7 @@ class Encoder:
             disable=is_hidden,
             delay=2,
         ) as bar:
-            vectors = self.store.vectors(
+            vectors = store.vectors(
                 self.key(role),
                 texts,
                 compute,
@@ -354,8 +371,9 @@ class Encoder:
         model = self.model
         # Never None, which would be the default prompt.
         prompt = prompts_of(model)[role] if role else ""
-        if isinstance(model, TokenTable):
-            return model.encode(texts, prompt)
+        side = self._side(role)
+        if isinstance(side, TokenTable):
+            return side.encode(texts, prompt)
         import torch
         from accelerate.utils import send_to_device
 

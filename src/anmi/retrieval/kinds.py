@@ -259,14 +259,32 @@ def two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     """
     if is_routed(model):
         return model
-    from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Router
 
     router = Router.for_query_document(
         *([copy.deepcopy(part) for part in model.children()] for _ in range(2))
     )
+    return _of_modules([router], model)
+
+
+def side_of(model: SentenceTransformer | TokenTable, role: str | None) -> Any:
+    """Return the part of a model that encodes texts of a role: of one encoder the model itself.
+
+    It shares its weights with the model.
+    """
+    if role is None or isinstance(model, TokenTable) or not is_routed(model):
+        return model
+    router, *after = model.children()
+    sides: Any = router.sub_modules
+    return _of_modules([*sides[role].children(), *after], model)
+
+
+def _of_modules(modules: Sequence[Any], model: SentenceTransformer) -> SentenceTransformer:
+    """Return a model of some modules with the prompts and settings of another."""
+    from sentence_transformers import SentenceTransformer
+
     return SentenceTransformer(
-        modules=[router],
+        modules=list(modules),
         device=str(model.device),
         prompts=dict(model.prompts),
         truncate_dim=model.truncate_dim,

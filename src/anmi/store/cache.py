@@ -214,6 +214,12 @@ class Store(AbstractContextManager["Store"]):
             values |= stored_values
         return [values[key] for key in keys]
 
+    def knows(self, fingerprint: str) -> bool:
+        """Return whether there is a value of this fingerprint."""
+        with self._reading() as transaction:
+            prefix = digest(fingerprint, size=_PREFIX_SIZE)
+            return self._record(transaction, prefix) is not None
+
     def missing(self, fingerprint: str, texts: Sequence[str]) -> int:
         """Return for how many distinct texts there is no value yet."""
         keys = {*self.keys(fingerprint, texts)}

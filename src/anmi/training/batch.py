@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from anmi.errors import AnmiError
 from anmi.ragged import Float32s, Int64s
+from anmi.retrieval.encoders import Role
 from anmi.retrieval.kinds import check_tokens_per_pass, is_dot, is_sparse, passes
 from anmi.retrieval.tokens import Tokeniser
 from anmi.training.parts import TEACHER
@@ -288,6 +289,8 @@ class Batcher:
         Tokens of a group at most; None for one group, as a table of token vectors takes it.
     guide
         Scores every document for every query.
+    frozen
+        Encodes documents where their side is not trained; None leaves them to the encoder that is.
     requested_tokens_per_pass
         The option as the user set it, so that no text may have more.
     """
@@ -297,13 +300,15 @@ class Batcher:
         tokeniser: Tokeniser,
         in_batch: str,
         tokens_per_pass: int | None,
-        guide: Guide | None = None,
+        guide: Frozen | None = None,
+        frozen: Frozen | None = None,
         requested_tokens_per_pass: int | None = None,
     ) -> None:
         self._tokeniser = tokeniser
         self._in_batch = in_batch
         self.tokens_per_pass = tokens_per_pass
         self._guide = guide
+        self._frozen = frozen
         self._requested_tokens_per_pass = requested_tokens_per_pass
 
     def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
@@ -313,12 +318,12 @@ class Batcher:
         hardness = torch.tensor([row.hardness for row in rows], dtype=torch.float32)
         query_weights = [row.query_weight for row in rows]
         return {
-            "guide": self._guide and self._guide(queries, assembly.texts),
+            "guide": self._guide and self._guide.scores(queries, assembly.texts),
             "query_ids": [row.query_id for row in rows],
             "document_ids": assembly.ids,
             "about": torch.tensor([row.about for row in rows]),
             "queries": self._groups(queries, "query"),
-            "documents": self._groups(assembly.texts, "document"),
+            "documents": self._documents(assembly.texts),
             "positive": torch.from_numpy(assembly.positive),
             "weights": torch.from_numpy(assembly.weights),
             "negatives": torch.from_numpy(assembly.negatives),
@@ -326,6 +331,11 @@ class Batcher:
             "judged": {name: torch.from_numpy(values) for name, values in assembly.judged.items()},
             "hardness": None if bool(hardness.isnan().any()) else hardness,
         }
+
+    def _documents(self, texts: list[str]) -> dict[str, Any]:
+        if self._frozen is None:
+            return self._groups(texts, "document")
+        return {"vectors": self._frozen.encode(texts, "document")}
 
     def _groups(self, texts: list[str], role: str) -> dict[str, Any]:
         groups = [np.arange(len(texts))]
@@ -341,35 +351,45 @@ class Batcher:
         }
 
 
-class Guide:
-    """Scores documents for queries by a frozen encoder, which encodes each text once.
+class Frozen:
+    """An encoder that is not trained, as a guide is, and encodes each text once.
 
     Parameters
     ----------
-    encoder
-        Dense or sparse, of sentence-transformers.
+    encode
+        Returns the vectors of texts by their role, [T, D].
     """
 
-    def __init__(self, encoder: SentenceTransformer) -> None:
-        self._encoder = encoder
-        self._options: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
-        self._options |= (
+    def __init__(self, encode: Callable[[list[str], Role], Any]) -> None:
+        self._encode = encode
+        self._vectors: dict[tuple[str, str], Tensor] = {}
+
+    @staticmethod
+    def guide(encoder: SentenceTransformer) -> Frozen:
+        """Return a guide, dense or sparse, of sentence-transformers."""
+        options: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
+        options |= (
             {"convert_to_sparse_tensor": False}
             if is_sparse(encoder)
             else {"normalize_embeddings": not is_dot(encoder)}
         )
-        self._vectors: dict[tuple[str, str], Tensor] = {}
 
-    def __call__(self, queries: list[str], documents: list[str]) -> Tensor:
+        def encode(texts: list[str], role: Role) -> Tensor:
+            with torch.no_grad():
+                vectors: Tensor = getattr(encoder, f"encode_{role}")(texts, **options)
+            return vectors.cpu()
+
+        return Frozen(encode)
+
+    def scores(self, queries: list[str], documents: list[str]) -> Tensor:
         """Return the scores of all documents for each query, [B, U]."""
-        return self._encode(queries, "query") @ self._encode(documents, "document").T
+        return self.encode(queries, "query") @ self.encode(documents, "document").T
 
-    def _encode(self, texts: list[str], role: str) -> Tensor:
+    def encode(self, texts: list[str], role: Role) -> Tensor:
+        """Return the vectors of texts, [T, D], in main memory."""
         absent = [text for text in dict.fromkeys(texts) if (role, text) not in self._vectors]
         if absent:
-            encode = getattr(self._encoder, f"encode_{role}")
-            with torch.no_grad():
-                vectors = encode(absent, **self._options)
+            vectors = torch.as_tensor(self._encode(absent, role))
             keys = [(role, text) for text in absent]
             self._vectors.update(zip(keys, vectors, strict=True))
         return torch.stack([self._vectors[role, text] for text in texts])

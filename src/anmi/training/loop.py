@@ -612,7 +612,7 @@ def out_of_memory(
     negatives = "all mined" if options.negatives is None else options.negatives
     advice += [f"lower negatives (now {negatives})", f"lower batch_size (now {options.batch_size})"]
     queries = len(batch["queries"]["place"]) if batch else 0
-    documents = len(batch["documents"]["place"]) if batch else 0
+    documents = len(batch["document_ids"]) if batch else 0
     return AnmiError(
         f"The memory of the {device} does not suffice for a batch of {queries:,} queries and"
         f" {documents:,} documents: {', or '.join(advice)}."

@@ -191,6 +191,8 @@ class ContrastiveObjective(nn.Module):
         return queries[:, held] @ documents[:, held].T
 
     def _encode_both(self, queries: dict[str, Any], documents: dict[str, Any]) -> Sequence[Tensor]:
+        if "vectors" in documents:
+            return self._encode(queries), documents["vectors"]
         query_group = queries["groups"][0]
         document_group = documents["groups"][0]
         if {*query_group, *document_group} != {"input_ids", "offsets"}:

@@ -180,8 +180,13 @@ class TrainingOptions(Params):
         le=1,
         description="Share of training and dev queries whose labels are used, by hash.",
     )
-    encoders: Literal["shared", "two"] = Field(
-        "shared", description="One, or a copy each for queries and documents (DPR)."
+    encoders: Literal["shared", "two", "query_only"] = Field(
+        "shared",
+        description=(
+            "One, or a copy each for queries and documents (DPR). query_only trains that of queries"
+            " alone, so that no document is encoded again (arXiv 2601.04646). shared: the better,"
+            " see docs/training.md."
+        ),
     )
     in_batch: Literal["none", "positives", "all"] = Field(
         "all",
@@ -310,6 +315,8 @@ class TrainingOptions(Params):
     def _go_together(self) -> Self:
         if self.retriever == "sparse":
             self._go_with_sparse()
+        if self.encoders == "query_only":
+            self._go_with_frozen_documents()
         if self.sources.kind == "mixed" and self.negatives is None:
             raise ValueError(
                 "with mixed sources `negatives` says how many are drawn, such as 7 a row"
@@ -344,7 +351,7 @@ class TrainingOptions(Params):
                 "mixed sources interpolate directions, and a sparse retriever has none; use mined"
                 " ones"
             )
-        if self.encoders == "two":
+        if self.encoders != "shared":
             raise ValueError(
                 "a sparse retriever encodes queries and documents separately anyway; leave out"
                 " encoders"
@@ -354,6 +361,15 @@ class TrainingOptions(Params):
                 raise ValueError(
                     f"{name} is for dense retrievers, and a sparse one has weights of terms; leave"
                     f" out {name}"
+                )
+
+    def _go_with_frozen_documents(self) -> None:
+        """Refuse what would change the documents' side."""
+        for name in ("adapter", "save_dtype"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} changes both sides, and query_only leaves the documents' as it is;"
+                    f" leave out {name} or encoders"
                 )
 
     def _go_with_pseudo_queries(self) -> None:
@@ -381,7 +397,7 @@ class TrainingOptions(Params):
     def of_companion(self) -> TrainingOptions:
         """The options of the companion: those given here, but for what it has of its own."""
         # Cosines and inner products of terms need temperatures of their own.
-        separate = {"companion", "temperature", *_OF_DENSE}
+        separate = {"companion", "encoders", "temperature", *_OF_DENSE}
         shared = self.model_dump(exclude_unset=True, exclude=separate)
         return TrainingOptions(**shared | (self.companion or {}))
 

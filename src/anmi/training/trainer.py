@@ -30,7 +30,7 @@ from anmi.retrieval import kinds
 from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.tokens import Tokeniser
 from anmi.training import sampling
-from anmi.training.batch import Batcher, Guide, NegativeSampler, Row, read_rows
+from anmi.training.batch import Batcher, Frozen, NegativeSampler, Row, read_rows
 from anmi.training.curriculum import Curriculum, build_curriculum
 from anmi.training.loop import (
     Bar,
@@ -100,6 +100,7 @@ def train(
     positives: pd.DataFrame | None = None,
     teacher: Callable[[NegativeSampler], NegativeSampler] | None = None,
     guide: SentenceTransformer | None = None,
+    documents: Encoder | None = None,
     dev_loss: Callable[[SentenceTransformer, float], float] | None = None,
 ) -> TrainingResult:
     """Train ``encoder`` in place, or two copies of it, and save the result.
@@ -143,6 +144,9 @@ def train(
         :class:`anmi.training.sampling.WithCandidates`. Rows then keep their positives.
     guide
         Scores in-batch negatives for ``in_batch_filter: guide``; not trained.
+    documents
+        The encoder before training, by which documents are encoded where only the queries' side is
+        trained: with a store, whose vectors need not be computed. None: without one.
     dev_loss
         Loss of a model on the dev queries at a temperature, for the log, where ``dev_every`` is
         set.
@@ -163,7 +167,9 @@ def train(
     loss = build_loss(options, encoder.get_embedding_dimension(), seed)
     data = [] if pseudo is not None and rows.empty else _read(rows, options, stock)
     loss.prepare(data)
-    setup = _Training(encoder, loss, options, seed, data, stock, pseudo, positives, teacher, guide)
+    setup = _Training(
+        encoder, loss, options, seed, data, stock, pseudo, positives, teacher, guide, documents
+    )
     start_weights = _copied(encoder)
     with kinds.quieter("sentence_transformers", "accelerate", "transformers"), ExitStack() as stack:
         folder = (
@@ -205,6 +211,7 @@ class _Training:
     positives: pd.DataFrame | None
     teacher: Callable[[NegativeSampler], NegativeSampler] | None
     guide: SentenceTransformer | None
+    documents: Encoder | None
 
     @cached_property
     def batches(self) -> sampling.OneKindBatches:
@@ -279,7 +286,8 @@ class _Training:
             Tokeniser(encoder, options.max_length),
             options.in_batch,
             tokens_per_pass=tokens_per_pass,
-            guide=self.guide and Guide(self.guide),
+            guide=self.guide and Frozen.guide(self.guide),
+            frozen=self._frozen(),
             requested_tokens_per_pass=options.tokens_per_pass,
         )
         loop.options = options
@@ -291,6 +299,13 @@ class _Training:
             arguments.batch_sampler = lambda *_, **__: batches
         recorder.sampler = self._sampler(recorder.curriculum)
         return loop
+
+    def _frozen(self) -> Frozen | None:
+        """Return what encodes documents where their side is not trained."""
+        if self.options.encoders != "query_only":
+            return None
+        documents = self.documents or Encoder.of(self.encoder)
+        return Frozen(documents.encode)
 
     def _objective(self) -> ContrastiveObjective:
         encoder = self.encoder
@@ -556,7 +571,7 @@ def _between(
     }
     weights = {}
     for name, weight in last_weights.items():
-        if not weight.is_floating_point():
+        if not weight.is_floating_point() or torch.equal(weight, start_weights[name]):
             weights[name] = weight
         elif name in tables and alpha < 1:
             start_directions = normalize(start_weights[name])
@@ -580,7 +595,10 @@ def _trainable(encoder: SentenceTransformer, options: TrainingOptions) -> Senten
             f"training.options.dimensions begins with {longest}, and vectors of the encoder have"
             f" {size} dimensions: begin with {size} or fewer"
         )
-    encoder = kinds.two_encoders(encoder) if options.encoders == "two" else encoder
+    if options.encoders != "shared":
+        encoder = kinds.two_encoders(encoder)
+    if options.encoders == "query_only":
+        kinds.side_of(encoder, "document").requires_grad_(False)
     if not any(p.requires_grad for p in encoder.parameters()):
         raise AnmiError(
             "The encoder has no weight that may change: unfreeze its parameters before training."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
@@ -41,6 +42,7 @@ from anmi.retrieval.index import build_index
 from anmi.retrieval.sparse.model import inference_free
 from anmi.search import HybridSearch, Part
 from anmi.selection.recipe import RecipeBook
+from anmi.store import Store
 
 AUDITED = frame(
     "recipe false_negative_rate false_negative_rate_low false_negative_rate_high false_negatives"
@@ -171,14 +173,16 @@ def ranked_by_parts(search: HybridSearch) -> pd.DataFrame:
 
 
 def evaluated(registry: Any, params: RetrainParams, dense: DenseParams) -> Any:
-    return evaluate_champion(
-        **COLLECTION,
-        collection="api_docs",
-        params=params,
-        registry=registry,
-        evaluation=EVALUATION,
-        dense=dense,
-    )
+    with TemporaryDirectory() as folder, Store(Path(folder)) as store:
+        return evaluate_champion(
+            **COLLECTION,
+            collection="api_docs",
+            params=params,
+            registry=registry,
+            evaluation=EVALUATION,
+            dense=dense,
+            store=store,
+        )
 
 
 def registered(registry: Any, measured: Path, trained: Path, **inputs: Any) -> dict[str, Any]:

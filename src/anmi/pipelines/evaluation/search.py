@@ -220,7 +220,7 @@ def encoded(
 ) -> Part:
     """Encode the corpus by a retriever; the store keeps the vectors of untrained ones."""
     models = store.path / "models"
-    encoder = Encoder(settings, models, None if name in TRAINED else store)
+    encoder = Encoder(settings, models, store, only_known=name in TRAINED)
     description = f"encoding documents for the part {name}"
     documents = encoder.encode(document_texts(corpus), "document", description)
     spread = spread_of_scores(encoder.encode(dev_texts, "query"), documents)

@@ -27,6 +27,7 @@ from anmi.search.folder import companion_of
 from anmi.search.hybrid import HYBRID
 from anmi.search.parts import TRAINED
 from anmi.selection.recipe import RecipeBook
+from anmi.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,7 @@ def evaluate_champion(
     evaluation: EvaluationParams,
     dense: DenseParams,
     registry: model_registry.ModelRegistry,
+    store: Store,
 ) -> tuple[dict[str, Any], dict[str, Any], pd.DataFrame]:
     """Fetch the champion, check its files, and let it rank the corpus as the challenger will.
 
@@ -143,10 +145,11 @@ def evaluate_champion(
         hybrid = serving.pop(HYBRID)
         depth = max(*evaluation.cutoffs, hybrid["depth"])
         served = dense.model_copy(update=serving)
-        runs = [_run_of(folder, served, split, depth)]
+        runs = [_run_of(folder, served, split, depth, store)]
         # Companions are asked as they are saved.
         as_saved = served.model_copy(update=_OWN_PROMPTS)
-        runs += [_run_of(companion, as_saved, split, depth) for companion in companion_of(folder)]
+        companions = companion_of(folder)
+        runs += [_run_of(companion, as_saved, split, depth, store) for companion in companions]
         profile = model_registry.read_beside(fetched, model_registry.PROFILE)
     about |= {
         "version": champion.version,
@@ -157,12 +160,15 @@ def evaluate_champion(
     return about, profile, pd.concat(runs, ignore_index=True)
 
 
-def _run_of(folder: Path, settings: DenseParams, split: Split, depth: int) -> pd.DataFrame:
+def _run_of(
+    folder: Path, settings: DenseParams, split: Split, depth: int, store: Store
+) -> pd.DataFrame:
     """Return what a registered retriever ranks for the queries of a split."""
     from anmi.evaluation.retrieval import ranked
 
     # Its vectors are not kept, like the challenger's: a champion a night would fill the store.
-    encoder = Encoder(settings.of(str(folder / model_registry.WEIGHTS)), folder)
+    weights = str(folder / model_registry.WEIGHTS)
+    encoder = Encoder(settings.of(weights), folder, store, only_known=True)
     run = ranked(encoder, split.queries, split.qrels, split.corpus, depth, _SYSTEM)
     retriever = "sparse" if is_sparse(encoder.model) else "dense"
     return run.assign(system=_SYSTEM, retriever=retriever)

@@ -34,6 +34,7 @@ def create_pipeline() -> Pipeline:
             *_COLLECTION,
             "params:collection",
             "params:dense",
+            "store",
             params="params:retrain",
             registry="model_registry",
         ),

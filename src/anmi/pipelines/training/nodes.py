@@ -356,6 +356,7 @@ class _Session:
             positives=self.training_data.positives,
             teacher=self.teacher if options.learns_teacher else None,
             guide=untrained.guide(options),
+            documents=untrained.frozen(encoder, options),
             dev_loss=choice.dev_loss if options.retriever == "dense" else None,
         )
         summary = {"options": options.model_dump(), "alphas": choice.curve}
@@ -396,6 +397,12 @@ class _UntrainedRetrievers:
             model = inference_free(static, texts)
         model[0].sub_modules["query"][0].weight.requires_grad_(options.sparsity.learned_queries)
         return model
+
+    def frozen(self, encoder: Any, options: TrainingOptions) -> Encoder | None:
+        """Return what encodes documents, with the store, where only queries are trained."""
+        if options.encoders != "query_only":
+            return None
+        return Encoder.of(encoder, self.dense.of(self.model_path, dimensions=None), self.store)
 
     def guide(self, options: TrainingOptions) -> Any:
         """Return the frozen encoder that filters in-batch negatives, if any does."""
