@@ -98,6 +98,10 @@ def test_a_document_that_is_no_candidate_gets_a_reason(document: str, reason: st
     assert f"{document} is not a candidate: {reason}" in done.stdout
 
 
+def test_a_query_is_named_by_its_text_as_well() -> None:
+    assert explained("What is  [alpha]").stdout == explained("q-alpha").stdout
+
+
 def test_json_holds_every_candidate_whatever_is_shown() -> None:
     found = json.loads(explained("q-alpha", "--json", "--top", "0").stdout)
     assert (

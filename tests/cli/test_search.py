@@ -70,7 +70,7 @@ def test_as_json_it_is_what_the_library_says(saved: HybridSearch) -> None:
     expected = [hit.as_dict() for hit in saved.search("blue whale", 10, "dense")[0]]
     place = {name: found[0].pop(name) for name in ("collection", "recipe", "run", "date", "notice")}
     assert found == [{"question": "blue whale", "system": "dense", "hits": expected}]
-    assert found[0]["hits"][0]["ranks"] == {"dense": 1}
+    assert found[0]["hits"][0]["ranks"] == {"bm25": 1, "dense": 1}
     assert place["run"] in anmi("search", "blue whale").output.splitlines()[0] and place[
         "run"
     ].startswith("20")

@@ -20,15 +20,16 @@ from anmi.report.console import (
 from anmi.report.sentences import false_negatives_lines, judge_entries
 
 
-def test_results_fit_a_terminal_and_say_the_difference():
-    lines = printed(results_table(results(), comparisons())).splitlines()
+def test_results_say_the_difference_from_bm25_and_from_the_start():
+    lines = printed(results_table(results(), comparisons()), 120).splitlines()
     rows = {
         line.split("│")[1].strip(): [c.strip() for c in line.split("│")[2:-1]]
         for line in lines
         if "│" in line
     }
     assert list(rows) == ["anmi_2_1", "zero-shot", "BM25"]
-    assert rows["anmi_2_1"] == ["0.664", "0.628", "0.887", "0.975", "+0.062 [+0.047, +0.078]"]
+    changes = ["+0.123 [+0.108, +0.139]", "+0.062 [+0.047, +0.078]"]
+    assert rows["anmi_2_1"] == ["0.664", "0.628", "0.887", "0.975", *changes]
     assert rows["zero-shot"][-1] == "–"
     assert "[95 % interval]" in "\n".join(lines)
 

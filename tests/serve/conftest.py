@@ -68,6 +68,10 @@ def marks(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def served(run: Run, marks: Path) -> Iterator[str]:
+    yield from serving(run, marks)
+
+
+def serving(run: Run, marks: Path) -> Iterator[str]:
     """The page on a port of its own; its address."""
     uvicorn = pytest.importorskip("uvicorn")
     import socket

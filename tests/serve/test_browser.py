@@ -3,12 +3,17 @@
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.serve.conftest import serving
 
 from anmi.corpus.marks import current_marks, read_log
+from anmi.retrieval.bm25 import BM25Index
+from anmi.search import HybridSearch, Part
+from anmi.serve.run import Run
 
 api = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: pip install playwright"
@@ -99,3 +104,20 @@ def test_what_was_not_kept_is_said(tab: Any, served: str, marks: Path) -> None:
     assert "no such document" in tab.locator("#told").inner_text()
     assert tab.locator("[aria-pressed=true]").count() == 0
     assert not marks.exists()
+
+
+def test_a_phone_shows_one_system_at_a_time(browser: Any, run: Run, marks: Path) -> None:
+    index = BM25Index.build(run.corpus.text.str[:100].tolist(), "en")
+    settings = {"method": "convex", "weights": {"bm25": 1.0}, "depth": 10}
+    search = HybridSearch([Part("bm25", index)], run.corpus, settings)
+    for served in serving(replace(run, search=search), marks):
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.goto(served + "/?q=plain")
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        lists = page.locator(".systems ol")
+        assert [lists.nth(place).is_visible() for place in (0, 1)] == [True, False]
+        page.get_by_text("BM25", exact=True).click()
+        assert [lists.nth(place).is_visible() for place in (0, 1)] == [False, True]
+        page.set_viewport_size({"width": 1280, "height": 900})
+        assert [lists.nth(place).is_visible() for place in (0, 1)] == [True, True]
+        page.close()

@@ -27,7 +27,7 @@ _SHOWN: Final = (
     "kedro anmi explain numpy.abs --top 5",
     short_help="Show a query's candidates, and why each was taken or not.",
 )
-@click.argument("query_id")
+@click.argument("query")
 @click.option(
     "--top", default=20, show_default=True, type=click.IntRange(min=0), help="Candidates to show."
 )
@@ -35,12 +35,11 @@ _SHOWN: Final = (
     "--doc", "document_id", metavar="ID", help="Show everything about this document instead."
 )
 @run_option
-def explain(
-    context: Any, query_id: str, top: int, document_id: str | None, run_id: str | None
-) -> Any:
+def explain(context: Any, query: str, top: int, document_id: str | None, run_id: str | None) -> Any:
     """Show a query's candidates, each judge's score, and why each candidate was taken or not.
 
-    It shows the first --top candidates and all that were taken; --json prints all.
+    QUERY is the id of a query or its text. It shows the first --top candidates and all that were
+    taken; --json prints all.
     """
     from anmi.report.explanation import explain
 
@@ -48,14 +47,15 @@ def explain(
     corpus, queries = (saved.load(name, "ingestion") for name in ("corpus", "queries"))
     selection = saved.load("selection", "mining")
     place = saved.echo_where("selection")
+    query_id = _query_id(query, queries)
     block = _block(selection, query_id, saved)
     query_rows = queries[queries["query_id"] == query_id]
-    query = str(query_rows["text"].iloc[0]) if len(query_rows) else ""
+    text = str(query_rows["text"].iloc[0]) if len(query_rows) else ""
     fused, summary = (saved.load(name, default={}) for name in ("fused_judge", "selection_summary"))
     decisions = explain(
-        block, corpus, fused, query, context.params["seed"], summary.get("negatives_wanted")
+        block, corpus, fused, text, context.params["seed"], summary.get("negatives_wanted")
     )
-    document = {"query_id": query_id, "query": query} | decisions
+    document = {"query_id": query_id, "query": text} | decisions
     if document_id is not None:
         itself = (
             str(query_rows["same_as"].iloc[0])
@@ -65,6 +65,16 @@ def explain(
         document = _only(document, block, corpus, document_id, saved, itself)
     _print(document, top, document_id)
     return place | document
+
+
+def _query_id(query: str, queries: Any) -> str:
+    """Return the id of the first query of a text; what is no query's text is taken for an id."""
+    from anmi.corpus.texts import normalised
+
+    if (queries["query_id"] == query).any():
+        return query
+    is_of_text = queries["text"].map(normalised) == normalised(query)
+    return str(next(iter(queries["query_id"][is_of_text]), query))
 
 
 def _block(shards: Any, query_id: str, saved: Saved) -> Any:

@@ -36,10 +36,9 @@ def search(
     opened = saved.load(name, "evaluation")
     of = saved.echo_where(name) | {"system": system}
     answers = list(zip(questions, opened.search(list(questions), k, system), strict=True))
-    parts = opened.parts if system == "hybrid" else (system,)
     for question, hits in answers:
         if hits:
-            console(160, highlight=False).print(hits_table(question, hits, parts))
+            console(160, highlight=False).print(hits_table(question, hits, opened.parts))
         else:
             click.echo(visible(f'no document shares a term with "{question}"'))
     return [

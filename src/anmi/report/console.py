@@ -51,23 +51,24 @@ def _table(
 def results_table(results: pd.DataFrame, comparisons: pd.DataFrame) -> Table:
     """Return the systems as rows, the headline metrics as columns.
 
-    The last column shows nDCG@10 against ``zero_shot``; comparisons may be empty. The search
-    of all parts comes first.
+    The last columns show nDCG@10 against each baseline; comparisons may be empty. The search of
+    all parts comes first.
     """
+    baselines = (words.BM25, words.ZERO_SHOT)
     rows = []
     for system in reversed(words.systems(results)):
         entries = [words.lookup(results, system, metric) for metric in words.HEADLINE_METRICS]
-        change = None if system == words.ZERO_SHOT else words.difference(comparisons, system)
-        delta = words.told(change) if change else "–"
+        changes = [words.difference(comparisons, system, baseline=name) for name in baselines]
         rows.append(
             [
                 words.system_name(system),
                 *(f"{entry['value']:.3f}" if entry else "–" for entry in entries),
-                delta,
+                *(words.told(change) if change else "–" for change in changes),
             ]
         )
     names = [words.metric_name(metric).replace("@", "\n@") for metric in words.HEADLINE_METRICS]
-    columns = ["system", *names, "Δ nDCG@10 vs zero-shot\n[95 % interval]"]
+    against = [f"Δ nDCG@10\nvs {words.system_name(name)}\n[95 % interval]" for name in baselines]
+    columns = ["system", *names, *against]
     return _table("Results on the test queries", columns, rows)
 
 

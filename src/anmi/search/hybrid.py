@@ -188,6 +188,8 @@ class PartLists(NamedTuple):
 
 
 HYBRID: Final = "hybrid"
+# The encoder that training began with.
+ZERO_SHOT: Final = "zero_shot"
 _PACKAGES: Final = ("sentence-transformers", "bm25s", "faiss-cpu")
 _DOCUMENTS: Final = "documents.parquet"
 
@@ -367,7 +369,11 @@ class HybridSearch:
                 raise AnmiError(f"question {number} is empty: ask something")
         if not questions:
             return []
-        return self.hits(self.ranked(questions, k, system))
+        if system == HYBRID:
+            return self.hits(self.ranked(questions, k))
+        # What the other parts say of its hits is shown beside it.
+        lists = self.lists(questions, max(k, self.settings["depth"]), needed=system)
+        return self.hits(with_passages(alone(lists.documents, system, k), lists.passages))
 
     def ranked(
         self,
@@ -382,11 +388,20 @@ class HybridSearch:
         fused = self.fused(lists, k) if is_hybrid else fuse(lists.documents, k)
         return with_passages(fused, lists.passages)
 
-    def by_system(self, query: str, k: int) -> dict[str, list[Hit]]:
-        """Return what each part and the hybrid find for a query, with what all parts say of it."""
+    def by_system(
+        self, query: str, k: int, start: tuple[Ranked, Int32s] | None = None
+    ) -> dict[str, list[Hit]]:
+        """Return what each part and the hybrid find for a query, with what all parts say of it.
+
+        ``start`` are the best documents and passages by the encoder before training, which come
+        first as ``zero_shot``.
+        """
         lists = self.lists([query], max(k, self.settings["depth"]))
-        rankings = {part: alone(lists.documents, part, k) for part in lists.documents}
-        rankings[HYBRID] = self.fused(lists, k)
+        hybrid = self.fused(lists, k)
+        if start is not None:
+            lists.documents[ZERO_SHOT], lists.passages[ZERO_SHOT] = start
+        names = sorted(lists.documents, key=lambda name: name != ZERO_SHOT)
+        rankings = {name: alone(lists.documents, name, k) for name in names} | {HYBRID: hybrid}
         return {
             system: self.hits(with_passages(ranking, lists.passages))[0]
             for system, ranking in rankings.items()
@@ -398,6 +413,7 @@ class HybridSearch:
         depth: int,
         names: Sequence[str] | None = None,
         excluded: Int32s | None = None,
+        needed: str = HYBRID,
     ) -> PartLists:
         """Return what parts of the search rank best, whether it is measured or deployed.
 
@@ -409,7 +425,7 @@ class HybridSearch:
             Documents per query and part, at most.
         names
             Of some of the :attr:`parts`. None: all of them that can be asked; one whose model or
-            package is not here is left out with a warning.
+            package is not here is left out with a warning, unless it is the one ``needed``.
         excluded
             A document of each query that is not a result, int32 [Q], -1 where there is none.
 
@@ -424,7 +440,7 @@ class HybridSearch:
                 search, lists.spreads[name] = self.parts[name].search_of(queries)
             except (AnmiError, ModuleNotFoundError) as error:
                 problem = f'the part "{name}" of the search cannot be asked ({error})'
-                if names or len(self.parts) == 1:
+                if names or name == needed or len(self.parts) == 1:
                     raise AnmiError(
                         f"{problem}: install what it lacks, or export it again"
                     ) from error

@@ -24,6 +24,7 @@ from anmi.corpus.marks import Mark, Relevance, add, current_marks, question_of, 
 from anmi.corpus.sentences import excerpt
 from anmi.errors import AnmiError, visible
 from anmi.evaluation.generalisation import FEW
+from anmi.report.console import NOTHING_MINED
 from anmi.report.sentences import training_notice
 from anmi.serve.guard import Guard, Guarded
 from anmi.serve.run import Run
@@ -157,6 +158,7 @@ def _pages(
             page=page,
             pages=_page_count(table),
             total=len(table),
+            nothing_mined=NOTHING_MINED,
             judged=bool(len(run.overview)) and bool(run.overview["uncertainty"].max() > 0),
             first=start,
         )

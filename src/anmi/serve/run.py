@@ -17,13 +17,12 @@ from anmi.corpus.marks import COUNTED, question_of
 from anmi.corpus.texts import normalised
 from anmi.corpus.types import empty
 from anmi.errors import AnmiError
-from anmi.ragged import Float32s
+from anmi.ragged import Float32s, Int32s
 from anmi.report.explanation import explain
 from anmi.retrieval.encoders import Encoder
-from anmi.retrieval.fusion import Ranked, best_documents, fuse
+from anmi.retrieval.fusion import Ranked, best_documents
 from anmi.retrieval.index import DenseIndex
 from anmi.search import Hit, HybridSearch
-from anmi.search.hybrid import with_passages
 from anmi.seeds import position
 
 _DOUBTED: Final = ("unsafe", "uncertain")
@@ -81,21 +80,14 @@ class ZeroShot:
     index: DenseIndex
     encoder: Encoder
 
-    def hits(
-        self,
-        question: str,
-        k: int,
-        search: HybridSearch,
-    ) -> list[Hit]:
-        """Return the best documents of a question, with texts from a search of the same corpus."""
+    def best(self, question: str, search: HybridSearch, k: int) -> tuple[Ranked, Int32s]:
+        """Return the best documents of a question and their passages, as the search has them."""
         vectors = self.encoder.encode([question], "query")
-        ranked, passages = best_documents(
+        return best_documents(
             lambda count: Ranked(*self.index.search(vectors, count)),
             search.first,
-            k,
+            max(k, search.settings["depth"]),
         )
-        fused = fuse({"zero_shot": ranked}, k)
-        return search.hits(with_passages(fused, {"zero_shot": passages}))[0]
 
 
 # What is shown of a text; the page of the document has more, and no browser stands all of a very
@@ -103,7 +95,7 @@ class ZeroShot:
 SHOWN: Final = 1_000
 # Kinds of pseudo-queries that are offered as questions, those first that read most like one; and
 # how many are tried.
-_KINDS: Final = ("question", "llm", "heading", "title", "first", "cloze")
+_KINDS: Final = ("question", "llm", "keyphrase", "cloze", "first")
 _TRIED: Final = 60
 _LONGEST_OFFERED: Final = 300
 _MARKUP: Final = r"[|=`<>{}\[\]*#~^+\\]"
@@ -370,11 +362,8 @@ class Run:
             raise AnmiError("there is no trained search yet: `kedro run` makes one")
         # Indexes and models are not all made for several threads.
         with self._searching:
-            hits = self.search.by_system(question, k)
-            if self.zero_shot is None:
-                return hits
-            zero_shot = self.zero_shot.hits(question, k, self.search)
-        return {"zero_shot": zero_shot, **hits}
+            start = self.zero_shot and self.zero_shot.best(question, self.search, k)
+            return self.search.by_system(question, k, start)
 
 
 def _cut(text: str, longest: int) -> dict[str, Any]:
