@@ -362,7 +362,9 @@ class Run:
             raise AnmiError("there is no trained search yet: `kedro run` makes one")
         # Indexes and models are not all made for several threads.
         with self._searching:
-            start = self.zero_shot and self.zero_shot.best(question, self.search, k)
+            start = None
+            if self.zero_shot is not None:
+                start = self.zero_shot.best(question, self.search, k)
             return self.search.by_system(question, k, start)
 
 
