@@ -16,7 +16,7 @@ from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.ragged import Float32s, Float64s, Int32s, Int64s
 from anmi.retrieval.fusion import Ranked, Search, best_documents
-from anmi.retrieval.kinds import is_routed
+from anmi.retrieval.kinds import is_routed, is_sparse
 
 if TYPE_CHECKING:
     from anmi.retrieval.encoders import Encoder
@@ -240,7 +240,7 @@ class DevQueries:
 
     def _documents(self, encoder: Encoder) -> Any:
         """Return the documents' vectors, those of before where only the queries' side changed."""
-        if not is_routed(encoder.model):
+        if is_sparse(encoder.model) or not is_routed(encoder.model):
             return encoder.encode(self._document_texts, "document")
         key = encoder.key("document")
         if key != self._encoded[0]:
