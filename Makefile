@@ -66,7 +66,7 @@ define RARE_TESTS
 ^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/production tests/e2e/test_package.py tests/deploy tests/cli
 ^(README.md|docs/|src/anmi/cli/) tests/e2e/test_readme.py
 ^conf/base/catalog|/pipeline.py$$|^src/anmi/(cli/viz|datasets/artifact|report/f)|^docs/images/viz tests/e2e/test_viz.py
-^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/retrieve) tests/e2e/test_serve.py
+^src/anmi/(serve/|cli/serve|corpus/marks|retrieval/retrieve) tests/e2e/test_serve.py tests/cli/test_mcp.py
 ^notebooks/|^docs/notebooks|^src/anmi/(report|evaluation|search)/|^conf/base/catalog tests/e2e/test_notebooks.py
 endef
 export RARE_TESTS

@@ -18,7 +18,7 @@ SMALL = "denoising.depth=8,denoising.cross_encoder.max_pairs=32,training.options
 # What no finished run is enough for, or what would change it; each of these is run by a test of its
 # own.
 ELSEWHERE = re.compile(
-    "kedro run|kedro package|audit|ablate|champion|anmi (compare|reproduce|resume|serve|task)"
+    "kedro run|kedro package|audit|ablate|champion|anmi (compare|mcp|reproduce|resume|serve|task)"
 )
 
 

@@ -3,7 +3,7 @@
 import click
 from kedro.framework.cli.utils import CONTEXT_SETTINGS
 
-from anmi.cli import ablate, champion, doctor, explain, export, results, runs, search, serve
+from anmi.cli import ablate, champion, doctor, explain, export, mcp, results, runs, search, serve
 from anmi.cli.run import run
 
 # Kedro looks for `run` here where the project is an installed package.
@@ -17,6 +17,7 @@ anmi = click.Group(
         explain.explain,
         search.search,
         serve.serve,
+        mcp.mcp,
         results.audit,
         ablate.ablate,
         export.export,

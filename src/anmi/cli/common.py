@@ -80,6 +80,13 @@ def command(
     return make
 
 
+def document_of(shown: click.Command, context: Any, **arguments: Any) -> Any:
+    """Return what --json of a command prints; nothing else is printed."""
+    function = cast("Any", shown.callback).__wrapped__
+    with redirect_stdout(io.StringIO()):
+        return function(context, **arguments)
+
+
 def user_error(error: BaseException) -> str | None:
     """Return the one sentence that a user needs, or None where the error is a defect of ours.
 

@@ -24,8 +24,11 @@ def results(context: Any, run_id: str | None) -> Any:
     saved = Saved(context, *names, run_id=run_id)
     mined = not saved.has("results") and saved.has("selection_summary")
     name = "selection_summary" if mined else "results"
-    document = {"paths": saved.places(*(_MINED if mined else ("report", "trained_model")))}
+    document: dict[str, Any] = {
+        "paths": saved.places(*(_MINED if mined else ("report", "trained_model")))
+    }
     document |= saved.load(name, "evaluation,final,reporting")
+    document |= {"sentences": [*_sentences(document), *_quality(document)]}
     run = saved.echo_where(name)["run"]
     option = f" --env {context.env}" if context.env else ""
     if mined:
@@ -62,21 +65,39 @@ def _print_mining(results: dict[str, Any]) -> None:
         console().print(printed)
     full = f"{results['coverage']:.1%} of them with all {results['negatives_wanted']} negatives"
     click.echo(f"recipe {results['recipe']}: {results['rows']:,} rows, {full}")
-    _print_quality(results)
+    for line in _quality(results):
+        click.echo(line)
     echo_places(results["paths"])
 
 
-def _print_quality(results: dict[str, Any]) -> None:
+def _quality(results: dict[str, Any]) -> list[str]:
+    """Say how many of the negatives are false, as the judge expects and as the truth has it."""
     from anmi.report.console import expected_sentence
     from anmi.report.sentences import false_negatives_lines
 
     # The second is known only where the collection holds its own truth.
-    for line in (
-        expected_sentence(results.get("expected")),
-        *false_negatives_lines(results.get("false_negatives") or {}),
-    ):
-        if line:
-            click.echo(line)
+    counted = false_negatives_lines(results.get("false_negatives") or {})
+    return [line for line in (expected_sentence(results.get("expected")), *counted) if line]
+
+
+def _sentences(results: dict[str, Any]) -> list[str]:
+    """Say what was measured, and what a reader must know of it; nothing where nothing was."""
+    import pandas as pd
+
+    from anmi.report.sentences import composition, notices, verdict, warning
+
+    if "comparisons" not in results:
+        return []
+    measured = pd.DataFrame(results["rows"])
+    compared = pd.DataFrame(results["comparisons"])
+    sentences = [
+        *notices(results, measured),
+        verdict(measured, compared),
+        results.get("new_documents"),
+        composition(results.get("search")),
+        warning(measured, compared),
+    ]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _print(saved: dict[str, Any]) -> None:
@@ -89,7 +110,6 @@ def _print(saved: dict[str, Any]) -> None:
         rejections_table,
         results_table,
     )
-    from anmi.report.sentences import composition, notices, verdict, warning
     from anmi.retrieval.kinds import in_words
 
     measured = pd.DataFrame(saved["rows"])
@@ -99,20 +119,14 @@ def _print(saved: dict[str, Any]) -> None:
     for printed in (bucket_table(measured), parts_table(saved.get("search"))):
         if printed:
             console().print(printed)
-    sentences = [
-        *notices(saved, measured),
-        verdict(measured, compared),
-        saved.get("new_documents"),
-        composition(saved.get("search")),
-        warning(measured, compared),
-    ]
-    for sentence in filter(None, sentences):
+    for sentence in _sentences(saved):
         click.echo(sentence)
     if any(row["candidates"] for row in saved["funnel"]):
         console().print(rejections_table(saved["funnel"]))
     else:
         click.echo(NOTHING_MINED)
-    _print_quality(saved)
+    for line in _quality(saved):
+        click.echo(line)
     if saved.get("marks"):
         click.echo(f"marks: {saved['marks']}")
     if quarantined := saved.get("quarantined"):

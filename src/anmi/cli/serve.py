@@ -79,7 +79,7 @@ def serve(port: int, by: str | None, run_id: str | None, env: str | None) -> Non
                 f" {pip_install('serve')}"
             ) from None
         marks, run = _opened(context, run_id)
-        app = create_app(run, marks, by or _user(), Guard())
+        app = create_app(run, marks, by or user(), Guard())
         with _listening(port) as listening:
             address = f"http://{_HOST}:{listening.getsockname()[1]}/"
             click.echo(f"{address}\nmarks go to {marks}\npress Ctrl-C to stop")
@@ -98,19 +98,13 @@ def serve(port: int, by: str | None, run_id: str | None, env: str | None) -> Non
 
 def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
     """Return the file of marks, and the run as the page shows it."""
-    from anmi.corpus.marks import file_of
     from anmi.report.sentences import where
     from anmi.serve.run import Run
 
     saved = Saved(context, *_SHOWN, run_id=run_id)
     selection = saved.load("selection", "mining")
     info = saved.load("collection_info", "ingestion")
-    marks = file_of(context.params["ingestion"].marks, info["collection"])
-    if marks is None:
-        raise AnmiError(
-            "there is no place for marks, since ingestion.marks is null or an address: set it to a"
-            " folder, as in conf/base/parameters_ingestion.yml"
-        )
+    marks = _marks_file(context, info["collection"])
     summary = saved.load("selection_summary", default={})
     search = saved.load(saved.first(*SEARCHES))
     place = saved.whereabouts("selection")
@@ -129,7 +123,31 @@ def _opened(context: Any, run_id: str | None) -> tuple[Path, Run]:
         **{name: saved.load(name, "ingestion") for name in ("corpus", "queries")},
         **{name: saved.load(name) for name in ("qrels", "pseudo_queries") if saved.has(name)},
     )
-    return context.project_path / marks, run
+    return marks, run
+
+
+def run_to_mark(context: Any) -> tuple[Path, Run]:
+    """Return the file of marks, and of the last run no more than a mark needs."""
+    from anmi.candidates import CandidateShards
+    from anmi.serve.run import Run
+
+    saved = Saved(context, "corpus", "queries", "collection_info")
+    info = saved.load("collection_info", "ingestion")
+    tables = {name: saved.load(name, "ingestion") for name in ("corpus", "queries")}
+    run = Run(where="", notice="", selection=CandidateShards.of([]), **tables)
+    return _marks_file(context, info["collection"]), run
+
+
+def _marks_file(context: Any, collection: str) -> Path:
+    from anmi.corpus.marks import file_of
+
+    marks = file_of(context.params["ingestion"].marks, collection)
+    if marks is None:
+        raise AnmiError(
+            "there is no place for marks, since ingestion.marks is null or an address: set it to a"
+            " folder, as in conf/base/parameters_ingestion.yml"
+        )
+    return Path(context.project_path / marks)
 
 
 def _zero_shot(context: Any, saved: Saved, search: HybridSearch | None) -> ZeroShot | None:
@@ -152,7 +170,8 @@ def _zero_shot(context: Any, saved: Saved, search: HybridSearch | None) -> ZeroS
     return ZeroShot(index, Encoder(settings, models))
 
 
-def _user() -> str:
+def user() -> str:
+    """Return the name of who runs this command."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import jinja2
-import pandas as pd
 from fastapi import FastAPI, Query
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
@@ -23,10 +22,10 @@ from starlette.responses import HTMLResponse, Response
 from anmi.corpus.marks import Mark, Relevance, add, current_marks, question_of, questions, read_log
 from anmi.corpus.sentences import excerpt
 from anmi.errors import AnmiError, visible
-from anmi.evaluation.generalisation import FEW
 from anmi.report.console import NOTHING_MINED
 from anmi.report.sentences import training_notice
 from anmi.serve.guard import Guard, Guarded
+from anmi.serve.marking import typed_query
 from anmi.serve.run import Run
 
 _FOLDER: Final = Path(__file__).parent
@@ -35,7 +34,6 @@ _CANDIDATES: Final = 30
 _LONGEST_QUESTION: Final = 2_000
 _LONGEST_ID: Final = 1_000
 _OFFERED: Final = 20
-_EVERY: Final = 5
 
 
 class NewMark(BaseModel):
@@ -125,7 +123,7 @@ def _pages(
         splits = questions(log).set_index("query_id")["split"]
         values: dict[str, Any] = {"found": {}, "query_id": None, "split": None, "own": False}
         if q.strip():
-            values = _search_values(run, q, k, log, splits)
+            values = _search_values(run, q, k, log)
         offered = [] if q.strip() or run.search is None else run.offered
         offered = [text for text in offered if question_of(text)[0] not in splits.index]
         return show(
@@ -212,27 +210,20 @@ def _search_values(
     question: str,
     k: int,
     log: list[Mark],
-    splits: pd.Series,
 ) -> dict[str, Any]:
     """Return what a page shows of a question: hits by system, its query, and its split."""
     hits = run.hits(_question(question), k)
-    query_id, split = run.query_of(question)
-    is_typed = bool(question_of(question)[1]) and (split is None or query_id in splits.index)
-    if is_typed:
-        split = splits.get(query_id, _next_split(log, splits))
-    return {"found": hits, "query_id": query_id, "split": split, "own": is_typed}
+    query = typed_query(run, log, question)
+    return {
+        "found": hits,
+        "query_id": query.query_id,
+        "split": query.split,
+        "own": query.is_question,
+    }
 
 
 def _page_count(rows: Sized) -> int:
     return max(1, math.ceil(len(rows) / _PAGE))
-
-
-def _next_split(log: list[Mark], splits: pd.Series) -> str:
-    """Return the split of a new question: test until 20 can measure, then every fifth time."""
-    table = current_marks(log)
-    answered = splits[splits.index.isin(table["query_id"][table["relevance"] == 1])]
-    few = (answered == "test").sum() < FEW
-    return "test" if few or len(answered) % _EVERY == _EVERY - 1 else "train"
 
 
 def _relevance(log: list[Mark], query_id: str | None) -> dict[str, int]:
