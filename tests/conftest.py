@@ -15,11 +15,12 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from tests.commands import Commands, environment
 
+from anmi.environment import set_defaults
+
 # Before a test imports a library that reads it; without it every load of a local model waits for
 # the hub.
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("DO_NOT_TRACK", "1")
+set_defaults()
 
 # How long an example takes says something of the machine and its load, and nothing of what is
 # tested.

@@ -1,24 +1,21 @@
-"""ANMI: hard and clean negatives for training retrievers."""
+"""ANMI: hard and clean negatives for training retrievers.
 
-import os
-import sys
+``from anmi import mine_hard_negatives, audit_negatives`` works in any script, without Kedro.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anmi.api import audit_negatives, mine_hard_negatives
 
 __version__ = "0.1.0"
+__all__ = ["audit_negatives", "mine_hard_negatives"]
 
-# Libraries read these when they are imported. Telemetry stays silent (MLflow takes only `true`,
-# Kedro takes 1), and so does MLflow's start; an unreachable server is noticed in seconds, where the
-# default is minutes. Tokenizers use all cores and do not warn at every fork, local models load
-# without waiting for a hub (unless ANMI_ONLINE allows it), and there are no progress bars where
-# nobody watches.
-for _name, _value in {
-    "DO_NOT_TRACK": "1",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_LOGGING_LEVEL": "WARNING",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-    "TOKENIZERS_PARALLELISM": "true",
-    **({} if os.environ.get("ANMI_ONLINE") else {"HF_HUB_OFFLINE": "1"}),
-    **({} if sys.stderr.isatty() or "ipykernel" in sys.modules else {"TQDM_DISABLE": "1"}),
-}.items():
-    os.environ.setdefault(_name, _value)
+
+def __getattr__(name: str) -> Any:
+    """Import a function only when it is asked for, since what it needs takes a second."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from anmi import api
+
+    return getattr(api, name)

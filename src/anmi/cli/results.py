@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from anmi.cli.common import Saved, command, console, echo_places, run_option
-from anmi.errors import masked, visible
+from anmi.cli.common import Saved, command, console, echo_places, run_option, store_path
+from anmi.errors import AnmiError, masked, visible
 
 _MINED: Final = ("negatives", "training_rows")
 
@@ -139,9 +140,37 @@ def _print(saved: dict[str, Any]) -> None:
     echo_places(saved["paths"])
 
 
-@command("kedro anmi audit")
-def audit(context: Any) -> Any:
-    """Print how recipes and judges did in the last audit."""
+_PATH: Final = click.Path(path_type=Path)
+
+
+@command(
+    "kedro anmi audit",
+    "kedro anmi audit --file negatives.jsonl --corpus corpus.jsonl --clean cleaned.jsonl",
+    short_help="Print the last audit, or audit the negatives in a file.",
+)
+@click.option(
+    "--file",
+    "negatives",
+    type=_PATH,
+    help="Negatives of sentence-transformers, FlagEmbedding, Tevatron, DPR or NeMo.",
+)
+@click.option("--corpus", type=_PATH, help="JSONL or Parquet file of all documents.")
+@click.option("--model", type=_PATH, help="Folder of the encoder that finds similar documents.")
+@click.option("--clean", type=_PATH, help="Where to write the file without doubtful negatives.")
+@click.option("--weights", is_flag=True, help="Write 1 - P of each negative instead.")
+def audit(
+    context: Any,
+    negatives: Path | None,
+    corpus: Path | None,
+    model: Path | None,
+    clean: Path | None,
+    weights: bool,
+) -> Any:
+    """Print how recipes and judges did in the last audit, or what a file's negatives are worth."""
+    if negatives is not None:
+        return _audit_file(context, negatives, corpus, model, clean, weights)
+    if corpus or model or clean or weights:
+        raise AnmiError("--corpus, --model, --clean and --weights belong to --file NEGATIVES")
     from anmi.report.console import judges_table, recipes_table
 
     saved = Saved(context, "audit_summary", "audit_recipes", "audit_judges")
@@ -151,3 +180,33 @@ def audit(context: Any) -> Any:
     for name, reason in summary["failed"].items():
         click.echo(f"{name} cannot be run on this collection: {reason}")
     return summary
+
+
+def _audit_file(
+    context: Any,
+    negatives: Path,
+    corpus: Path | None,
+    model: Path | None,
+    clean: Path | None,
+    weights: bool,
+) -> Any:
+    """Audit the negatives in a file, and write it again where that is asked for."""
+    from anmi.api import audit_negatives
+
+    if clean is not None and clean.exists():
+        raise AnmiError(f"{clean} is there already: name a new file with --clean")
+    encoder = None
+    if model is not None:
+        from anmi.retrieval.encoders import Encoder
+        from anmi.retrieval.kinds import EncoderSettings
+
+        encoder = Encoder(EncoderSettings(encoder=str(model)), store_path(context)).trainable()
+    result = audit_negatives(
+        negatives, corpus, encoder, store=store_path(context), seed=0, verbose=False
+    )
+    click.echo(visible(str(result)))
+    document = result.summary()
+    if clean is not None:
+        document["cleaned"] = {"path": str(clean), "records": result.save(clean, weights=weights)}
+        click.echo(f"wrote {document['cleaned']['records']:,} records to {clean}")
+    return document

@@ -1,0 +1,472 @@
+"""``mine_hard_negatives`` as that of sentence-transformers, with BM25, a judge and an account."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import yaml
+from datasets import DatasetInfo
+from pydantic import ValidationError
+from tqdm import tqdm
+
+from anmi.api import collection
+from anmi.api.collection import Collection, Vectors
+from anmi.api.formats import FORMATS, Mined, Pairs, read_pairs
+from anmi.candidates import OPEN, Candidates, CandidateShards, widened
+from anmi.errors import AnmiError, nearest
+from anmi.evaluation.diagnostics import Expected, Funnel, Origins
+from anmi.judging.expected import share_sentence
+from anmi.ragged import Float32s, Int64s
+from anmi.selection.recipe import OF_CROSS_ENCODER, Recipe, RecipeBook, Runner, with_probabilities
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+# What stages measure that are not run here.
+_UNMEASURED: Final = OF_CROSS_ENCODER | {"consistent", "positive_rank", "llm", "llm_shift", "facts"}
+# From this probability of relevance on, a candidate is no negative, as in the recipe `anmi`.
+_BARRED: Final = 0.1
+# Pairs whose vectors are in memory at once.
+_ROWS: Final = 65_536
+
+
+@dataclass
+class MiningInfo(DatasetInfo):  # type: ignore[misc]
+    """What mining did, beside what ``datasets`` says of a dataset.
+
+    Attributes
+    ----------
+    coverage
+        Share of the queries that have all their negatives.
+    sources
+        How many negatives came from which retriever, such as ``bm25+dense``.
+    false_negatives
+        Share of the negatives that the judge expects to be relevant: ``share``, ``low``, ``high``
+        (95 %), ``judged``, ``total``, ``basis`` and ``warning``; None without a judge.
+    rejected
+        How many candidates each rule took, and what was left.
+    """
+
+    coverage: float = 0.0
+    sources: dict[str, int] = field(default_factory=dict)
+    false_negatives: dict[str, Any] | None = None
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which candidates are too similar, or not similar enough, as sentence-transformers has it.
+
+    Attributes
+    ----------
+    range_min, range_max, max_score, min_score, absolute_margin, relative_margin
+        As those of :func:`mine_hard_negatives`.
+    score
+        Column that they look at: ``dense``, or ``cross`` of a cross-encoder.
+    lowest_positive
+        Of each query the lowest score of its positives, float32 [Q].
+    """
+
+    range_min: int
+    range_max: int | None
+    max_score: float | None
+    min_score: float | None
+    absolute_margin: float | None
+    relative_margin: float | None
+    score: str
+    lowest_positive: Float32s
+
+    def __call__(self, block: Candidates) -> Candidates:
+        """Reject what the rules take, in their order."""
+        scores = block.columns[self.score]
+        positive = self.lowest_positive[block.query_ids.astype(np.int64)][:, None]
+        block = block.rejected("unscored", np.isnan(scores))
+        if self.absolute_margin is not None:
+            is_close = scores + np.float32(self.absolute_margin) > positive
+            block = block.rejected("absolute_margin", is_close, f"{self.absolute_margin}")
+        if self.relative_margin is not None:
+            ceiling = positive - np.abs(positive) * np.float32(self.relative_margin)
+            block = block.rejected("relative_margin", scores > ceiling, f"{self.relative_margin}")
+        if self.max_score is not None:
+            block = block.rejected("max_score", scores > self.max_score, f"{self.max_score}")
+        if self.min_score is not None:
+            block = block.rejected("min_score", scores < self.min_score, f"{self.min_score}")
+        place = _places(block, scores)
+        block = block.rejected("range_min", place < self.range_min, f"{self.range_min}")
+        if self.range_max is not None:
+            block = block.rejected("range_max", place >= self.range_max, f"{self.range_max}")
+        return block
+
+
+def _places(block: Candidates, scores: Float32s) -> Any:
+    """Return the place of each candidate among those of its query that are left, from 0."""
+    left = np.where(block.undecided, scores, -np.inf)
+    return np.argsort(np.lexsort((block.documents, -left)))
+
+
+def mine_hard_negatives(
+    dataset: Dataset,
+    model: SentenceTransformer,
+    anchor_column_name: str | None = None,
+    positive_column_name: str | None = None,
+    corpus: Iterable[str] | None = None,
+    cross_encoder: CrossEncoder | None = None,
+    range_min: int = 0,
+    range_max: int | None = None,
+    max_score: float | None = None,
+    min_score: float | None = None,
+    absolute_margin: float | None = None,
+    relative_margin: float | None = None,
+    num_negatives: int = 3,
+    sampling_strategy: Literal["random", "top"] = "top",
+    query_prompt_name: str | None = None,
+    query_prompt: str | None = None,
+    corpus_prompt_name: str | None = None,
+    corpus_prompt: str | None = None,
+    include_positives: bool = False,
+    output_format: Literal["triplet", "n-tuple", "labeled-pair", "labeled-list"] = "triplet",
+    output_scores: bool = False,
+    batch_size: int = 32,
+    faiss_batch_size: int = 16384,
+    use_faiss: bool = False,
+    use_multi_process: list[str] | bool = False,
+    verbose: bool = True,
+    cache_folder: str | None = None,
+    as_triplets: bool | None = None,
+    margin: float | None = None,
+    *,
+    judge: Literal["fused", "none"] = "fused",
+    recipe: str | Mapping[str, Any] | None = None,
+    qrels: Mapping[str, Iterable[str]] | None = None,
+    store: str | Path | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Mine hard negatives for pairs of a query and its positive, and leave out doubtful ones.
+
+    Arguments, formats and names are those of ``sentence_transformers.util.mine_hard_negatives``,
+    so its import can be exchanged for this one. Beyond it, candidates come from BM25, too, and a
+    judge leaves out those that are likely to be relevant.
+
+    Parameters
+    ----------
+    dataset
+        Pairs, in columns of those names, or in the first two. Rows of one query are positives.
+    model
+        The encoder whose nearest documents are candidates.
+    corpus
+        Documents beside the positives.
+    cross_encoder
+        Scores the encoder's and BM25's first candidates in the place of the encoder, where a margin
+        or a bound on scores is set.
+    range_min, range_max
+        Places of candidates, by score, that are passed over, and beyond which none is taken.
+    max_score, min_score, absolute_margin, relative_margin
+        Bounds on the score, and on its distance from the lowest score of the query's positives.
+    num_negatives
+        Of each query; with ``recipe`` in the place of the recipe's.
+    include_positives
+        Rank the positives among the negatives; for evaluation, and only without a judge.
+    faiss_batch_size, use_faiss, use_multi_process
+        Taken so that calls need no change: the search is exact, and uses all cores or the card.
+    as_triplets, margin
+        Former names: of the formats ``triplet`` and ``n-tuple``, and of ``absolute_margin``.
+    judge
+        ``fused`` weighs evidence of relevance; what is as likely as 0.1 is left out while there are
+        other candidates. ``none``: what the rules leave.
+    recipe
+        Name of a recipe in ``conf/base/recipes.yml``, or a recipe as it stands there, which then
+        chooses among what the rules leave.
+    qrels
+        Further relevant documents by query, which are no negatives.
+    store
+        Folder where vectors are kept from one call to the next; ``cache_folder`` says the same.
+    seed
+        Of all that is drawn.
+
+    Returns
+    -------
+    datasets.Dataset
+        In the format asked for; its ``info`` is a :class:`MiningInfo`.
+
+    Raises
+    ------
+    AnmiError
+        An argument or a column is wrong.
+    """
+    if as_triplets is not None:
+        output_format = "triplet" if as_triplets else "n-tuple"
+    if include_positives:
+        output_format = "n-tuple"
+    absolute_margin = margin if absolute_margin is None else absolute_margin
+    _check(output_format, num_negatives, judge, sampling_strategy, include_positives)
+    bounds = (max_score, min_score, absolute_margin, relative_margin)
+    is_bounded = any(bound is not None for bound in bounds)
+    rescorer = cross_encoder if is_bounded else None
+    score = "dense" if rescorer is None else "cross"
+    steps = _recipe(recipe, num_negatives, sampling_strategy, judge, score)
+    pairs = read_pairs(dataset, anchor_column_name, positive_column_name, corpus, qrels)
+    most_positives = int(np.bincount(pairs.rows[:, 0]).max())
+    if range_max is None and (sampling_strategy == "random" or rescorer is not None):
+        # As sentence-transformers has it. The nearest of all are the same without a bound.
+        range_max = range_min + (10 if is_bounded else 1) * num_negatives + most_positives
+    _check_range(range_min, range_max, num_negatives)
+    reach = (range_max or 0) + most_positives
+    vectors = collection.encoded(
+        model,
+        pairs,
+        store or cache_folder,
+        {"prompt_name": query_prompt_name, "prompt": query_prompt, "batch_size": batch_size},
+        {"prompt_name": corpus_prompt_name, "prompt": corpus_prompt, "batch_size": batch_size},
+    )
+    known = np.zeros((0, 2), np.int64) if include_positives else pairs.known
+    models = collection.cache_folder(store or cache_folder) / "models"
+    texts = Collection(pairs.queries, pairs.documents, known, seed, models)
+    positive_scores = _positive_scores(pairs, vectors)
+    with tempfile.TemporaryDirectory(prefix="anmi-mining-") as folder:
+        place = Path(folder)
+        depths = {name: max(depth, reach) for name, depth in _depths(steps).items()}
+        shards = texts.retrieve(vectors, place / "candidates", depths, judge == "fused")
+        if rescorer is not None:
+            rescore = Rescore(rescorer, pairs, batch_size, reach)
+            positive_scores = rescore.pairs_scored()
+            shards = collection.saved(shards.map(rescore), place / "rescored")
+        summary: dict[str, Any] = {}
+        if judge == "fused":
+            fused = texts.judge()
+            fused.fit(shards)
+            summary = fused.fused.summary
+            shards = collection.saved(fused.judged(shards), place / "judged")
+        lowest = _lowest(pairs, positive_scores)
+        rules = Rules(range_min, range_max, *bounds, score, lowest)
+        selection = Selection(Runner(steps, seed), len(pairs.queries), score, summary)
+        selection.run(shards.map(rules))
+    info = selection.info()
+    if verbose:
+        print(info.description)
+    mined = Mined(pairs, selection.negatives, selection.scores, positive_scores)
+    return mined.dataset(output_format, output_scores, info)
+
+
+def _check(
+    output_format: str, negatives: int, judge: str, sampling: str, include_positives: bool
+) -> None:
+    """Refuse arguments that are none of those to choose from."""
+    choices = {
+        "output_format": (output_format, FORMATS),
+        "judge": (judge, ("fused", "none")),
+        "sampling_strategy": (sampling, ("top", "random")),
+    }
+    for name, (value, known_values) in choices.items():
+        if value not in known_values:
+            raise AnmiError(f'there is no {name} "{value}"; {nearest(str(value), known_values)}')
+    if negatives < 1:
+        raise AnmiError(f"num_negatives is {negatives}: 1 or more were expected")
+    if include_positives and judge != "none":
+        raise AnmiError('include_positives ranks relevant documents: set judge="none" with it')
+
+
+def _check_range(first: int, stop: int | None, negatives: int) -> None:
+    """Refuse places that hold fewer candidates than there are to be negatives."""
+    if first < 0:
+        raise AnmiError(f"range_min is {first}: 0 or more was expected")
+    if stop is not None and stop - first < negatives:
+        raise AnmiError(
+            f"places {first} to {stop} hold fewer than num_negatives={negatives} candidates: raise"
+            " range_max, or lower range_min"
+        )
+
+
+def _recipe(
+    recipe: str | Mapping[str, Any] | None, negatives: int, sampling: str, judge: str, score: str
+) -> Recipe:
+    """Return the steps that choose among what the rules leave."""
+    if recipe is None:
+        steps: dict[str, Any] = {}
+        if judge == "fused":
+            route = {"column": "p_evidence", "max_false_negative_rate": None, "barred": _BARRED}
+            steps = {
+                "duplicate_guard": {},
+                "back_off": {},
+                "route": route | {"at_least": negatives},
+            }
+        steps |= {"top": {"by": score}} if sampling == "top" else {"random": {}}
+        return Recipe(description="Of the function.", negatives=negatives, steps=steps)
+    recipes = {"recipe": recipe} if isinstance(recipe, Mapping) else _shipped(recipe)
+    name = "recipe" if isinstance(recipe, Mapping) else recipe
+    try:
+        chosen = RecipeBook(**recipes).get(name)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise AnmiError(f"recipe: {problem['msg'].removeprefix('Value error, ')}") from error
+    unmeasured = sorted(chosen.requires & _UNMEASURED)
+    if unmeasured:
+        raise AnmiError(
+            f"the recipe reads {', '.join(unmeasured)}, which only a run of the project measures:"
+            " use `kedro run`, or another recipe"
+        )
+    if chosen.judged and judge == "none":
+        raise AnmiError('the recipe reads the judge: leave judge="none" out')
+    return chosen.model_copy(update={"negatives": negatives, "pool": None})
+
+
+def _shipped(name: str) -> dict[str, Any]:
+    """Read the recipes of the project in this folder, or of the one this package is a part of."""
+    roots = (Path.cwd(), Path(__file__).parents[3])
+    files = [root / "conf" / "base" / "recipes.yml" for root in roots]
+    for file in files:
+        if file.is_file():
+            return yaml.safe_load(file.read_text(encoding="utf-8"))["recipes"]
+    raise AnmiError(
+        f'recipe "{name}" was looked for in {files[0]}, which is not there: give the recipe itself,'
+        " or work in the project's folder"
+    )
+
+
+def _depths(recipe: Recipe) -> dict[str, int]:
+    """Return how many candidates BM25 and the encoder bring for a recipe."""
+    return {
+        stage: recipe.mining.get(stage, {}).get("depth", collection.DEPTH)
+        for stage in ("bm25", "dense")
+    }
+
+
+def _positive_scores(pairs: Pairs, vectors: Vectors) -> Float32s:
+    """Return the similarity of each row's query and positive, float32 [R]."""
+    query, document = pairs.rows.T
+    scores = np.empty(len(query), np.float32)
+    for start in range(0, len(query), _ROWS):
+        rows = slice(start, start + _ROWS)
+        products = vectors[0][query[rows]] * vectors[1][document[rows]]
+        scores[rows] = products.sum(axis=1)
+    return scores
+
+
+def _lowest(pairs: Pairs, positive_scores: Float32s) -> Float32s:
+    """Return the lowest score of each query's positives, float32 [Q]."""
+    queries = pairs.rows[:, 0]
+    starts = np.searchsorted(queries, np.arange(len(pairs.queries)))
+    return np.minimum.reduceat(positive_scores, starts)
+
+
+@dataclass(frozen=True)
+class Rescore:
+    """Scores the first candidates of each retriever by a cross-encoder, in the column ``cross``.
+
+    Attributes
+    ----------
+    cross_encoder, pairs, batch_size
+        What scores which texts, so many at a time.
+    reach
+        Rank down to which candidates are scored.
+    """
+
+    cross_encoder: CrossEncoder
+    pairs: Pairs
+    batch_size: int
+    reach: int
+
+    def __call__(self, block: Candidates) -> Candidates:
+        """Return a block with the scores; NaN of what was not scored."""
+        ranks = np.fmin(block.columns["dense_rank"], block.columns["bm25_rank"])
+        row, slot = np.nonzero(block.filled & (ranks <= self.reach))
+        queries = block.query_ids.astype(np.int64)[row]
+        scores = np.full(block.documents.shape, np.nan, np.float32)
+        documents = block.documents[row, slot].astype(np.int64)
+        scores[row, slot] = self._predicted(queries, documents)
+        return block.with_columns({"cross": scores})
+
+    def pairs_scored(self) -> Float32s:
+        """Return the score of each row's query and positive, float32 [R]."""
+        return self._predicted(*self.pairs.rows.T)
+
+    def _predicted(self, queries: Int64s, documents: Int64s) -> Float32s:
+        texts = [
+            (self.pairs.queries[query], self.pairs.documents[document])
+            for query, document in zip(queries, documents, strict=True)
+        ]
+        if not texts:
+            return np.zeros(0, np.float32)
+        scores = self.cross_encoder.predict(
+            texts, batch_size=self.batch_size, show_progress_bar=False
+        )
+        return np.asarray(scores, np.float32).reshape(len(texts))
+
+
+class Selection:
+    """Runs a recipe, and keeps the negatives and what became of the candidates.
+
+    Parameters
+    ----------
+    runner
+        With the recipe.
+    queries
+        How many there are.
+    score
+        Column by which negatives are sorted.
+    judge
+        Summary of the judge; empty without one.
+    """
+
+    def __init__(self, runner: Runner, queries: int, score: str, judge: dict[str, Any]) -> None:
+        count = runner.recipe.negatives
+        self._runner = runner
+        self._score = score
+        self._funnel = Funnel(count)
+        self._origins = Origins()
+        self._expected = Expected(judge)
+        self.negatives = np.full((queries, count), -1, np.int64)
+        self.scores = np.full((queries, count), np.nan, np.float32)
+
+    def run(self, shards: CandidateShards) -> None:
+        """Fit the recipe's steps and select."""
+        shards = shards.map(with_probabilities)
+        self._runner.fit(shards)
+        with tqdm(total=len(self.negatives), desc="selecting", unit="query", delay=2) as bar:
+            for block in shards:
+                self._add(self._runner.apply(block))
+                bar.update(len(block))
+
+    def _add(self, block: Candidates) -> None:
+        for diagnosis in (self._funnel, self._origins, self._expected):
+            diagnosis.add(block)
+        is_negative = block.negatives & (block.query_verdict == OPEN)[:, None]
+        key = np.where(is_negative, block.columns[self._score], -np.inf)
+        order = np.lexsort((block.documents, -key))
+        rows = block.query_ids.astype(np.int64)
+        is_best = np.take_along_axis(is_negative, order, axis=1)
+        documents = np.where(is_best, np.take_along_axis(block.documents, order, axis=1), -1)
+        scores = np.where(is_best, np.take_along_axis(key, order, axis=1), np.nan)
+        count = self.negatives.shape[1]
+        self.negatives[rows] = widened(documents, count, -1)
+        self.scores[rows] = widened(scores, count)
+
+    def info(self) -> MiningInfo:
+        """Return the account of the run."""
+        coverage = float((self.negatives >= 0).all(axis=1).mean())
+        expected = self._expected.result()
+        rejected = self._funnel.result()
+        sources = self._origins.result()["sources"]
+        lines = [f"{len(self.negatives):,} queries, {100 * coverage:.1f} % with all negatives"]
+        lines += [f"  {count:>9,} negatives from {source}" for source, count in sources.items()]
+        lines += [
+            f"  {row['candidates']:>9,} candidates {row['kind']}: {row['step']}"
+            for row in rejected
+            if row["candidates"] and row["kind"] not in ("total", "complete", "negative")
+        ]
+        if expected is not None:
+            share = share_sentence(expected["share"], expected["low"], expected["high"])
+            lines.append(f"expected false negatives: {share}")
+            lines += [expected["warning"]] if expected["warning"] else []
+        return MiningInfo(
+            description="\n".join(lines),
+            coverage=coverage,
+            sources=sources,
+            false_negatives=expected,
+            rejected=rejected,
+        )
