@@ -160,7 +160,8 @@ def of_folders(graph: Mapping[str, Iterable[str]], depth: int) -> dict[str, set[
 def test_imports_only_go_down() -> None:
     wrong = []
     for name, others in import_graph().items():
-        here = name.split(".")[1] if name != "anmi" else "errors"
+        # The package itself is a door to its functions.
+        here = name.split(".")[1] if name != "anmi" else "api"
         rooms = {other.split(".")[1] for other in others if other != "anmi"}
         wrong += [
             f"{name} imports {room}" for room in rooms if ROOMS.index(room) < ROOMS.index(here)
