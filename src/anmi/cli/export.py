@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from anmi.selection.export import Collection
 
 _OTHERS: Final = {
+    "search": (
+        "The search of the last run as a folder that needs nothing else, with code that searches it"
+        " without ANMI, for agents as well."
+    ),
     "vectors": (
         "The search of the last run as dense and sparse vectors in Parquet, for Qdrant and the"
         " like."
@@ -165,7 +169,11 @@ def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> 
         else:
             saved = Saved(context, *SEARCHES, run_id=run_id)
             search = saved.load(saved.first(*SEARCHES), "evaluation")
-            count = export_vectors(search, path)
+            count = len(search.document_ids)
+            if name == "vectors":
+                count = export_vectors(search, path)
+            else:
+                search.save(path)
     click.echo(f"{count:,} documents in {folder}")
     return {"format": name, "folder": str(folder), "documents": count}
 

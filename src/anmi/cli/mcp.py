@@ -185,8 +185,8 @@ class _LastRunTools:
     ) -> dict[str, Any]:
         """Say which candidates of a mined query became negatives, and which rule decided.
 
-        query is the id of a query or its text. The first top candidates are returned, and all negatives; with
-        document_id everything that is known of that document.
+        query is the id of a query or its text. The first top candidates are returned, and all
+        negatives; with document_id everything that is known of that document.
         """
         with opened_project(self._env) as context:
             arguments = {"query": query, "top": top, "document_id": document_id, "run_id": None}

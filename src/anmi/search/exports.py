@@ -68,7 +68,7 @@ def export_vectors(search: HybridSearch, folder: Path) -> int:
     count = len(search.document_ids)
     about = {name: part.about for name, part in search.parts.items()}
     text = rendered(
-        "vectors",
+        "vectors.md",
         **search.settings,
         count=count,
         about=about,

@@ -15,6 +15,7 @@ from anmi.fingerprint import files_in, hash_file, hash_value
 
 SETTINGS: Final = "hybrid.json"
 README: Final = "README.md"
+AGENTS: Final = "serve_mcp.py"
 FORMAT: Final = 4
 # A second retriever, trained beside that which a run is named after, lies in a folder of this name
 # within the folder of the first.
@@ -32,7 +33,7 @@ def seal(folder: Path, settings: dict[str, Any]) -> None:
             "sha256": hash_file(path, "sha256"),
         }
         for path in files_in(folder)
-        if path.name not in (SETTINGS, README)
+        if path.name not in (SETTINGS, README, AGENTS)
     }
     sealed = json.loads(json.dumps({"format": FORMAT, **settings, "files": files}))
     text = json.dumps(sealed | {"digest": hash_value(sealed)}, indent=1, ensure_ascii=False)
@@ -109,8 +110,8 @@ def copy_model(source: Path, target: Path) -> None:
             shutil.copyfile(path, target / name)
 
 
-def rendered(template: str, **values: Any) -> str:
-    """Return a page that describes a folder, from a template beside this module."""
+def rendered(name: str, **values: Any) -> str:
+    """Return the text of a file that a folder has for people, from a template beside this module."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
@@ -118,4 +119,4 @@ def rendered(template: str, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(f"{template}.md.jinja").render(values)
+    return environment.get_template(f"{name}.jinja").render(values)

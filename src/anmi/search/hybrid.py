@@ -33,7 +33,7 @@ from anmi.retrieval.fusion import (
     mixed,
 )
 from anmi.retrieval.pool import without
-from anmi.search.folder import README, read_settings, rendered, seal
+from anmi.search.folder import AGENTS, README, read_settings, rendered, seal
 from anmi.search.parts import BM25, Part
 
 log = logging.getLogger(__name__)
@@ -286,8 +286,13 @@ class HybridSearch:
         settings["parts"] = [part.about for part in self.parts.values()]
         indexes = {name: part.index.settings for name, part in self.parts.items()}
         variables = {"collection": None, "indexes": indexes, **settings}
-        text = rendered("README", **variables)
+        text = rendered(README, **variables)
         (path / README).write_text(text, encoding="utf-8")
+        trained = [about for about in settings["parts"] if about["kind"] != BM25]
+        if trained:
+            part = trained[0]
+            text = rendered(AGENTS, part=part, index=indexes[part["name"]])
+            (path / AGENTS).write_text(text, encoding="utf-8")
         seal(path, settings)
 
     @staticmethod
