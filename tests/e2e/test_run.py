@@ -204,6 +204,9 @@ def test_tracking_holds_one_finished_run(
     assert len(tags) < 25, "the verdict stands below them on the page of the run"
     assert "has nDCG@10 " in tags["mlflow.note.content"]
     assert run.info.run_name == "anmi_2_1 · api_docs"
+    inputs = {entry.dataset.name: entry.dataset.digest for entry in run.inputs.dataset_inputs}
+    assert inputs["api_docs"] == tags["collection_digest"]
+    assert inputs.keys() == {"api_docs", "training_rows"}
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=project, capture_output=True, text=True, check=False
     )

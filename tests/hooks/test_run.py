@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -76,6 +77,10 @@ def test_one_run_with_parameters_metrics_versions_and_report(
     assert not [name for name in tags if name.startswith(("load.", "save."))]
     history = {name for name in run.data.metrics if name.startswith("history/")}
     assert history == {"history/a", "history/rare", "history/edge"}
+    (rows,) = run.inputs.dataset_inputs
+    noted = project.records()[0]["saved"]["training_rows"]
+    assert (rows.dataset.name, rows.dataset.digest) == ("training_rows", noted["digest"])
+    assert Path(json.loads(rows.dataset.source)["uri"]).is_file()
     client = MlflowClient(tracking_uri=project.database)
     assert "report.html" in {found.path for found in client.list_artifacts(run.info.run_id)}
 

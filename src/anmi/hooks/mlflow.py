@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -30,6 +31,7 @@ from anmi.retrieval.kinds import quieter
 
 if TYPE_CHECKING:
     import pandas as pd
+    from mlflow.entities import DatasetInput
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ _LONGEST_KEY = 250
 _LONGEST_VALUE = 6000
 # Of a curve; more are not seen, and take a second for every few thousand.
 _MOST_POINTS: Final = 1000
+_ROWS: Final = "training_rows"
 # What tells runs apart at a glance.
 _APART: Final = ("recipe", "collection", "encoder", "seed")
 
@@ -268,10 +271,13 @@ class MlflowHooks:
         self._client.log_batch(self._run_id, metrics=points)
 
     def _close(self, status: str, error: BaseException | None = None) -> None:
+        catalog = self._catalog
         self._catalog = None
-        if self._run_id is None:
+        if self._run_id is None or catalog is None:
             return
         record = self._run_hooks.record
+        with self._forgiving("logging inputs"):
+            self._client.log_inputs(self._run_id, self._inputs(catalog))
         with self._forgiving("closing the run"), quiet():
             tags = flatten(record.made_from)
             tags |= {f"load.{name}": entry["version"] for name, entry in record.loaded.items()}
@@ -281,6 +287,24 @@ class MlflowHooks:
             self._client.log_text(self._run_id, record.as_text(), f"runs/{record.run_id}/run.json")
             self._client.set_terminated(self._run_id, status=status)
         self._run_id = None
+
+    def _inputs(self, catalog: CatalogProtocol) -> list[DatasetInput]:
+        """Return the collection and the training rows by the hashes that ``run.json`` has."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        record = self._run_hooks.record
+        collection = masked(str(record.parameters.get("collection")))
+        rows = record.saved.get(_ROWS) or record.loaded.get(_ROWS, {})
+        inputs = []
+        for name, digest, context in (
+            (collection, record.made_from.get("collection_digest"), "collection"),
+            (_ROWS, rows.get("digest"), "training"),
+        ):
+            if digest:
+                place = catalog.get(_ROWS).place() if name == _ROWS else collection
+                dataset = Dataset(name, digest, "local", json.dumps({"uri": place}))
+                inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))
+        return inputs
 
     @contextmanager
     def _forgiving(self, action: str) -> Iterator[None]:
