@@ -18,7 +18,7 @@ from anmi.candidates import NEGATIVE, PADDING, Candidates
 from anmi.errors import AnmiError
 from anmi.evaluation.diagnostics import Expected
 from anmi.judging.expected import share_sentence
-from anmi.judging.fusing import FusedOptions, contributions
+from anmi.judging.fusing import contributions
 from anmi.ragged import Float32s, Int32s, Int64s
 from anmi.retrieval import pool
 from anmi.selection.recipe import with_probabilities
@@ -149,7 +149,6 @@ def audit_negatives(
     store: str | Path | None = None,
     seed: int = 0,
     verbose: bool = True,
-    options: FusedOptions | None = None,
 ) -> Audit:
     """Say how many negatives are expected to be false, before anything is trained on them.
 
@@ -171,8 +170,6 @@ def audit_negatives(
         Of all that is drawn.
     verbose
         Whether the account is printed.
-    options
-        Of the judge; for measurements.
 
     Raises
     ------
@@ -188,7 +185,7 @@ def audit_negatives(
         texts.static_vectors if model is None else collection.encoded(model, laid, store, {}, {})
     )
     depths = {"bm25": DEPTH, "dense": DEPTH}
-    judge = texts.judge(options)
+    judge = texts.judge()
     with tempfile.TemporaryDirectory(prefix="anmi-audit-") as folder:
         judge.fit(texts.retrieve(vectors, Path(folder) / "candidates", depths, is_judged=True))
     expected = Expected(judge.fused.summary)

@@ -156,12 +156,12 @@ class Collection:
             positives = self.positives.of(ids)
             yield Queries(ids, self.queries[rows], positives, selves[rows], vectors[rows])
 
-    def judge(self, options: FusedOptions | None = None) -> Judge:
+    def judge(self) -> Judge:
         """Return the fused judge of these texts, which is to be fitted on candidates."""
         texts = dict(zip(self.query_ids, self.queries, strict=True))
         query_vectors, document_vectors = self.static_vectors
         material = Material(self.terms, texts, document_vectors)
-        fused = FusedJudge(options or FusedOptions(), material, _JUDGE, self.seed)
+        fused = FusedJudge(FusedOptions(), material, _JUDGE, self.seed)
         return Judge(fused, query_vectors, document_vectors)
 
 
