@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
 
 from latex2mathml.converter import convert
+from mkdocs.structure.files import File
 from mkdocs.utils import get_relative_url
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -76,6 +77,30 @@ def on_page_content(content: str, /, **_: Any) -> str:
         lambda found: f'<div class="formula">{_mathml(found[1], "block")}</div>', content
     )
     return _INLINE.sub(lambda found: _mathml(found[1], "inline"), content)
+
+
+def on_env(env: Any, /, config: Any, files: Any) -> Any:
+    """Add llms.txt, from which language models learn what each page is about (llmstxt.org)."""
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}"]
+    section = None
+    pages = (file.page for file in files.documentation_pages())
+    page = next(page for page in pages if page.previous_page is None)
+    while page is not None:
+        if page.parent is not section:
+            section = page.parent
+            lines += ["", f"## {section.title}", ""]
+        lines.append(f"- [{page.title}]({page.url}): {_first_sentence(page.markdown)}")
+        page = page.next_page
+    files.append(File.generated(config, "llms.txt", content="\n".join(lines) + "\n"))
+    return env
+
+
+def _first_sentence(markdown: str) -> str:
+    """Return the first sentence of a page's first paragraph, without links and emphasis."""
+    blocks = re.sub(r"```.*?```", "", markdown, flags=re.DOTALL).split("\n\n")
+    paragraph = next(block for block in blocks if re.match(r"[\w`*\[]", block.strip()))
+    plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(paragraph.split())).replace("*", "")
+    return re.split(r"(?<=[.!?])\s", plain, maxsplit=1)[0]
 
 
 def on_post_page(output: str, /, page: Any, **_: Any) -> str:

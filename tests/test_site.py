@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from anmi.selection.steps import STEPS
 
@@ -85,3 +86,24 @@ def test_the_readme_leads_to_pages_that_are_there() -> None:
     linked = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("http")]
     assert len(linked) > 15 and not [link for link in linked if not (ROOT / link).exists()]
     assert len(text.splitlines()) <= 150
+
+
+def test_language_models_are_told_of_every_page(site: Path) -> None:
+    lines = (site / "llms.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "# ANMI" and lines[2].startswith("> ")
+    pages = [re.fullmatch(r"- \[.+\]\((\S+)\): .+\.", line) for line in lines if line[:1] == "-"]
+    named = {page[1] for page in pages if page}
+    assert len(named) == len(pages) and not [page for page in named if not (site / page).exists()]
+    assert {path.stem for path in (ROOT / "docs").rglob("*.md")} == {
+        Path(page).stem for page in named
+    }
+
+
+def test_the_skill_is_one_that_agents_read() -> None:
+    text = (ROOT / "docs" / "skill" / "SKILL.md").read_text(encoding="utf-8")
+    _, front, body = text.split("---\n", 2)
+    skill = yaml.safe_load(front)
+    assert skill.keys() == {"name", "description"} and re.fullmatch("[a-z0-9-]+", skill["name"])
+    assert len(skill["description"]) <= 1024 and len(text.splitlines()) <= 150
+    files = re.findall(r"`(docs/[\w/.]+)`", body)
+    assert files and not [name for name in files if not (ROOT / name).exists()]

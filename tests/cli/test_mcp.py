@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -82,13 +83,16 @@ def talk(server: Any, conversation: Callable[[Any], Any]) -> Any:
     return said
 
 
-def command(place: Path, *words: str) -> Any:
-    """The command as a client starts it."""
+def command(place: Path, words: str) -> Any:
+    """The command as the documentation lets a client start it."""
+    page = (ROOT / "docs" / "search.md").read_text(encoding="utf-8")
+    block = re.findall(r"```json\n(.*?)```", page, re.DOTALL)[0]
+    block = block.replace("/path/to/anmi", str(ROOT))
+    block = block.replace(".venv/bin/kedro", str(Path(sys.executable).with_name("kedro")))
+    (settings,) = json.loads(block)["mcpServers"].values()
+    settings["args"][-1] += f" {words}"
     places = environment(ANMI_DATA_ROOT=str(place / "data"), ANMI_STORE=str(place / "store"))
-    kedro = str(Path(sys.executable).with_name("kedro"))
-    return mcp.StdioServerParameters(
-        command=kedro, args=["anmi", "mcp", *words], env=places, cwd=ROOT
-    )
+    return mcp.StdioServerParameters(**settings, env=places)
 
 
 def test_an_agent_searches_and_reads_why_and_how_well(last_run: Path) -> None:
@@ -214,5 +218,5 @@ def test_a_search_folder_is_searched_and_a_warning_is_no_message(
         assert [tool.name for tool in (await client.list_tools()).tools] == ["search"]
         return answer(await client.call_tool("search", {"query": "fox", "k": 2}))
 
-    found = talk(command(project, "--search", str(project / "folder")), conversation)
+    found = talk(command(project, f"--search {project}/folder"), conversation)
     assert [hit["document_id"] for hit in found["hits"]] == ["fox"]
