@@ -5,9 +5,10 @@ functions on the same pairs, corpus and model: the share of negatives that are r
 the share of queries with all seven, their mean similarity to the query, and seconds. `audits` has
 negatives of five miners, and whether the truth lies in the interval that `audit_negatives` gives.
 The judge's coefficients are fitted without the collection. A quarter of an hour on two cores; with
-``--network`` the packaged MiniLM, too, on two of the collections (half an hour more).
+``--network`` the packaged MiniLM, too, on two of the collections (half an hour more). With
+``--pairs N`` only `scale` is measured: time and memory of both functions on N pairs.
 
-    python benchmarks/doors.py [--network]
+    python benchmarks/doors.py [--network | --pairs N | --page]
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from anmi.judging.fusing import FusedOptions
 from anmi.retrieval import pool
 from anmi.retrieval.encoders import Encoder
 from anmi.retrieval.kinds import EncoderSettings
-from common import MODELS, ROOT, STORE, about, fill, load, markdown, now, save
+from common import MODELS, ROOT, STORE, WORK, about, fill, load, markdown, now, save
+from made_collection import make
+from peer_mining import measured
 from planted import COLLECTIONS, SEED, _equivalents, _queries, _split
 
 NAMES: Final = ("api_docs", "kg_webnlg/beir_en", "medquad", "scifact")
@@ -153,6 +156,53 @@ def audits(case: Case, model: SentenceTransformer) -> list[dict[str, Any]]:
     return rows
 
 
+_SCRIPT: Final = """
+import sys
+from anmi.corpus.sources import load_collection
+from anmi.corpus.texts import document_texts
+from anmi.retrieval.encoders import Encoder
+from anmi.retrieval.kinds import EncoderSettings
+from datasets import Dataset
+from pathlib import Path
+folder, function, models = sys.argv[1:]
+read = load_collection(f"beir:{folder}", seed=1)
+queries = read.queries.set_index("query_id").text
+texts = dict(zip(read.corpus.document_id, document_texts(read.corpus)))
+pairs = Dataset.from_dict({
+    "query": [queries[query] for query in read.qrels.query_id],
+    "positive": [texts[document] for document in read.qrels.document_id],
+})
+model = Encoder(EncoderSettings(encoder="static"), Path(models)).trainable()
+if function == "nothing":
+    raise SystemExit
+if function == "anmi":
+    from anmi import mine_hard_negatives
+else:
+    from sentence_transformers.util import mine_hard_negatives
+mined = mine_hard_negatives(
+    pairs, model, corpus=list(texts.values()), relative_margin=0.05, num_negatives=7, verbose=False
+)
+print(len(pairs), len(mined))
+"""
+
+
+def scale(pairs: int) -> list[dict[str, Any]]:
+    """Mine made pairs by both functions, and only read them, each in a process of its own."""
+    folder = WORK / f"made-{pairs}"
+    if not folder.exists():
+        make(folder, pairs, pairs)
+    rows = []
+    for function in ("nothing", "sentence-transformers", "anmi"):
+        command = [sys.executable, "-c", _SCRIPT, str(folder), function, str(MODELS)]
+        run = measured(command, {"ANMI_STORE": str(STORE)})
+        rows.append(
+            {"pairs": pairs, "function": function, "seconds": round(run["wall"], 1)}
+            | {"mib": round(run["mib"]), "printed": run["printed"].splitlines()[-1:]}
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
 def fill_page(result: dict[str, Any]) -> None:
     """Write the tables of the page on scripts."""
     head = ["collection, encoder", "function", "false", "complete", "similarity", "s"]
@@ -187,6 +237,10 @@ def main() -> None:
     """Measure and save, or with ``--page`` only write the page anew."""
     if "--page" in sys.argv:
         fill_page(load("doors"))
+        return
+    if "--pairs" in sys.argv:
+        rows = scale(int(sys.argv[sys.argv.index("--pairs") + 1]))
+        save("doors", load("doors") | {"scale": rows})
         return
     disable_progress_bars()
     encoders = ["static", "minilm"] if "--network" in sys.argv else ["static"]

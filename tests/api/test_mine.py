@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from sentence_transformers import util
 
 from anmi import mine_hard_negatives
@@ -193,6 +193,10 @@ def test_a_recipe_chooses_the_negatives(
     [
         ({"anchor_column_name": "question"}, 'no column "question".*anchor_column_name.*query'),
         ({"corpus": ["a text", 3]}, "the corpus has 3 in row 1"),
+        ({"corpus": "a text"}, "corpus is one text"),
+        ({"dataset": DatasetDict(train=Dataset.from_dict({"a": []}))}, "DatasetDict: .* train"),
+        ({"dataset": Dataset.from_dict({"a": ["b"]})}, "the columns a: two"),
+        ({"dataset": Dataset.from_dict({"a": [], "b": []})}, "no rows"),
         ({"num_negatives": 0}, "num_negatives is 0"),
         ({"range_max": 2}, "num_negatives=3"),
         ({"output_format": "tuple"}, 'no output_format "tuple".*n-tuple'),
@@ -208,7 +212,9 @@ def test_wrong_arguments_are_named(
     pairs: Dataset, model: Any, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AnmiError, match=message):
-        mine_hard_negatives(pairs, model, **{"judge": "none", "verbose": False, **arguments})
+        mine_hard_negatives(
+            **{"dataset": pairs, "model": model, "judge": "none", "verbose": False, **arguments}
+        )
 
 
 def test_the_import_is_light_and_changes_no_setting_of_libraries() -> None:

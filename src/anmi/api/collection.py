@@ -18,6 +18,7 @@ from anmi.corpus.related import find_related
 from anmi.corpus.sentences import detect_language
 from anmi.corpus.texts import find_duplicates, normalised_forms
 from anmi.engine import EngineParams, add_columns, make_blocks
+from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.judging.evidence import Material
 from anmi.judging.fusing import FusedJudge, FusedOptions
@@ -222,6 +223,11 @@ def encoded(
     document_options: Mapping[str, Any],
 ) -> Vectors:
     """Return the vectors of ``texts.queries`` and ``texts.documents``, see :func:`encode`."""
+    if model.similarity_fn_name not in (None, "cosine", "dot"):
+        raise AnmiError(
+            f"the model compares vectors by {model.similarity_fn_name} distance: set its"
+            " similarity_fn_name to cosine, by which vectors of length 1 rank the same"
+        )
     path = None if store is None else Path(store)
     queries = encode(model, "query", texts.queries, path, **query_options)
     documents = encode(model, "document", texts.documents, path, **document_options)

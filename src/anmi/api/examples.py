@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from anmi.api.formats import check_dataset
 from anmi.errors import AnmiError
 
 Record = dict[str, Any]
@@ -248,6 +249,7 @@ def read_examples(source: Any, texts: Mapping[str, str]) -> Examples:
         There is nothing, or not what negatives look like.
     """
     if not isinstance(source, (str, Path)):
+        check_dataset(source)
         records = list(source)
         names = list(source.column_names)
         return Examples(

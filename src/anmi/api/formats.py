@@ -58,8 +58,11 @@ def read_pairs(
     Raises
     ------
     AnmiError
-        There is no such column, a value is no text, or there is no row.
+        It is no dataset, there is no such column, a value is no text, or there is no row.
     """
+    check_dataset(dataset)
+    if isinstance(corpus, str):
+        raise AnmiError("corpus is one text: a list of texts was expected")
     names = dataset.column_names
     if len(names) < 2:
         raise AnmiError(
@@ -101,6 +104,16 @@ def read_pairs(
     added = np.reshape(np.array(further_pairs, np.int64), (-1, 2))
     known = np.unique(np.concatenate([rows, added]), axis=0)
     return Pairs(queries, documents, rows, known, columns)
+
+
+def check_dataset(dataset: Any) -> None:
+    """Refuse what is no dataset with rows."""
+    from datasets import Dataset
+
+    if not isinstance(dataset, Dataset):
+        splits = isinstance(dataset, dict) and ", ".join(map(str, dataset))
+        cure = f"pass one of its splits {splits}" if splits else "make one of it"
+        raise AnmiError(f"a datasets.Dataset was expected, not a {type(dataset).__name__}: {cure}")
 
 
 def texts_of(values: Iterable[Any], label: str) -> list[str]:
