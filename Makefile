@@ -61,6 +61,7 @@ define RARE_TESTS
 ^(src/anmi|benchmarks)/ tests/test_benchmarks.py
 ^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py
 ^src/anmi/(corpus|retrieval|search|evaluation|serve)/ tests/e2e/test_passages.py
+^src/anmi/search/ tests/search/test_searching.py
 ^src/anmi/(corpus|retrieval|adaptation)/ tests/e2e/test_collections.py tests/corpus/test_sentences.py
 ^src/anmi/(report|hooks|corpus)/ tests/e2e/test_security.py
 ^src/anmi/cli/|^src/anmi/.*.jinja|^deploy/|^docs/production tests/e2e/test_package.py tests/deploy tests/cli

@@ -23,6 +23,7 @@ _OTHERS: Final = {
         "The search of the last run as dense and sparse vectors in Parquet, for Qdrant and the"
         " like."
     ),
+    "mlflow": "The search of the last run as a model that `mlflow models serve` answers with.",
     "mteb": "The collection as a task of MTEB, which `datasets` and `beir:` read as well.",
     "beir": (
         "The collection, with questions asked on the page, as BEIR publishes one: corpus.jsonl,"
@@ -157,6 +158,7 @@ def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> 
     """Write the search, or the collection."""
     from anmi.files import aside
     from anmi.search.exports import export_vectors
+    from anmi.search.searching import export_model
     from anmi.selection.export import export_collection
 
     if folder.is_dir() and any(folder.iterdir()):
@@ -172,6 +174,8 @@ def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> 
             count = len(search.document_ids)
             if name == "vectors":
                 count = export_vectors(search, path)
+            elif name == "mlflow":
+                count = export_model(search, path)
             else:
                 search.save(path)
     click.echo(f"{count:,} documents in {folder}")
