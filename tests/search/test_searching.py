@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from tests.commands import free_port, serving
 
+from anmi.datasets.model_registry import search_folder
 from anmi.retrieval.bm25 import BM25Index
 from anmi.search import HybridSearch, Part
-from anmi.search.searching import export_model
 
 CORPUS = pd.DataFrame(
     {
@@ -30,7 +30,7 @@ def test_mlflow_models_serve_answers_questions_with_documents(tmp_path: Path) ->
     part = Part("bm25", BM25Index.build(CORPUS.text.tolist(), "en"))
     HybridSearch.build([part], CORPUS).save(tmp_path / "search")
     search = HybridSearch.load(tmp_path / "search")
-    assert export_model(search, tmp_path / "model") == 3
+    search_folder(search, tmp_path / "model")
     port = free_port()
     words = ["mlflow", "models", "serve", "-m", str(tmp_path / "model"), "--env-manager", "local"]
     words += ["--host", "127.0.0.1", "--port", str(port)]

@@ -156,9 +156,9 @@ def _audited(catalog: Any, place: dict[str, str]) -> str:
 
 def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> dict[str, Any]:
     """Write the search, or the collection."""
+    from anmi.datasets.model_registry import search_folder
     from anmi.files import aside
     from anmi.search.exports import export_vectors
-    from anmi.search.searching import export_model
     from anmi.selection.export import export_collection
 
     if folder.is_dir() and any(folder.iterdir()):
@@ -175,7 +175,7 @@ def _export_whole(context: Any, name: str, folder: Path, run_id: str | None) -> 
             if name == "vectors":
                 count = export_vectors(search, path)
             elif name == "mlflow":
-                count = export_model(search, path)
+                search_folder(search, path)
             else:
                 search.save(path)
     click.echo(f"{count:,} documents in {folder}")

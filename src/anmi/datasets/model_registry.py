@@ -23,7 +23,7 @@ from anmi.errors import DISTRIBUTION, AnmiError, first_line, masked
 from anmi.files import aside
 from anmi.fingerprint import files_in, hash_files
 from anmi.retrieval.kinds import is_sparse, quieter
-from anmi.search import served
+from anmi.search import HybridSearch, searching, served
 
 # All that MLflow gives at a time.
 _MOST_VERSIONS: Final = 200_000
@@ -310,6 +310,23 @@ def model_folder(
     for name, content in documents.items():
         text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
         (folder / name).write_text(text + "\n", encoding="utf-8")
+    return folder
+
+
+def search_folder(search: HybridSearch, folder: Path) -> Path:
+    """Write a search that was loaded from a folder, and its index, as MLflow loads and serves it."""
+    from mlflow import pyfunc
+    from mlflow.models import infer_signature
+
+    answers = searching.Searching(search).predict(_EXAMPLE)
+    pyfunc.save_model(
+        str(folder),
+        loader_module=searching.__name__,
+        data_path=str(search.folder),
+        input_example=(_EXAMPLE, searching.PARAMS),
+        pip_requirements=[f"{DISTRIBUTION}=={__version__}"],
+        signature=infer_signature(_EXAMPLE, answers, searching.PARAMS),
+    )
     return folder
 
 

@@ -1,20 +1,17 @@
 """MLflow's own server runs a search: it takes questions and returns documents.
 
-A model that :func:`export_model` wrote names this module, and MLflow calls :func:`_load_pyfunc` of
-it.
+A model of :func:`anmi.datasets.model_registry.search_folder` names this module, and MLflow calls
+:func:`_load_pyfunc` of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
-from anmi.errors import DISTRIBUTION
 from anmi.search.hybrid import HybridSearch
 
-_EXAMPLE: Final = ["mean of an array ignoring nan"]
-_DOCUMENTS: Final = 10
+PARAMS: Final = {"documents": 10}
 
 
 class Searching:
@@ -46,7 +43,7 @@ class Searching:
         table: Any = model_input
         column = table.iloc[:, 0] if getattr(table, "ndim", 1) == 2 else table
         questions = [str(text) for text in column]
-        count = int((params or {}).get("documents", _DOCUMENTS))
+        count = int((PARAMS | dict(params or {}))["documents"])
         answers = []
         for hits in self.search.search(questions, count):
             documents = [
@@ -66,31 +63,3 @@ class Searching:
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Searching:
     """Open the folder of a search, as MLflow asks of a module that a model names."""
     return Searching(HybridSearch.load(path))
-
-
-def export_model(search: HybridSearch, folder: Path) -> int:
-    """Write a search, its index and texts as a model of MLflow, and return how many documents.
-
-    Parameters
-    ----------
-    search
-        That was loaded from a folder, which is copied.
-    folder
-        Made if it is not there, or empty.
-    """
-    from mlflow import pyfunc
-    from mlflow.models import infer_signature
-
-    from anmi import __version__
-
-    params = {"documents": _DOCUMENTS}
-    answers = Searching(search).predict(_EXAMPLE, params)
-    pyfunc.save_model(
-        str(folder),
-        loader_module=__name__,
-        data_path=str(search.folder),
-        input_example=(_EXAMPLE, params),
-        pip_requirements=[f"{DISTRIBUTION}=={__version__}"],
-        signature=infer_signature(_EXAMPLE, answers, params),
-    )
-    return len(search.document_ids)
