@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -220,3 +223,20 @@ def test_a_search_folder_is_searched_and_a_warning_is_no_message(
 
     found = talk(command(project, f"--search {project}/folder"), conversation)
     assert [hit["document_id"] for hit in found["hits"]] == ["fox"]
+
+
+@pytest.mark.rare
+def test_ctrl_c_ends_it_while_it_waits(project: Path) -> None:
+    settings = command(project, "")
+    started = [settings.command, "-c", settings.args[-1]]
+    running = subprocess.Popen(
+        started,
+        env=settings.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert running.stderr is not None and b"Ctrl-C" in running.stderr.readline()
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(timeout=10) == -signal.SIGINT

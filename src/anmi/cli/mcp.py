@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -77,6 +78,8 @@ def mcp(folder: Path | None, write: bool, env: str | None) -> None:
         with redirect_stdout(sys.stderr):
             server = make_server(folder, write, env)
         click.echo("an agent talks to this command; Ctrl-C ends it", err=True)
+        # What waits for a message would wait after Ctrl-C as well.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         server.run()
 
 
