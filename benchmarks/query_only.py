@@ -28,9 +28,8 @@ from common import METRIC, STORE, about, artifact, mean, paired, save, table
 
 WORK: Final = common.WORK / "query_only"
 OPTION: Final = "training.options.encoders"
-# A network is trained on labels alone: pseudo-queries take it hours without a card.
-RECIPES: Final = {"corpus": "anmi", "minilm": "anmi_labels_only"}
-PLACES: Final = {"corpus": ["api_docs", "scifact"], "minilm": ["api_docs"]}
+RECIPES: Final = {"corpus": "anmi"}
+PLACES: Final = {"corpus": ["api_docs", "scifact"]}
 # The network would take minutes to encode the documents, and is the same in all.
 NO_NETWORK: Final = "search.minutes=0.1"
 VARIANTS: Final = ("shared", "query_only")
