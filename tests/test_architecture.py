@@ -270,7 +270,9 @@ def test_nothing_travels_in_memory_between_stages(
     made_by = artifacts(stages)
     assert made_by.keys() <= configuration["catalog"].keys()
     in_memory = {
-        name for name in made_by if configuration["catalog"][name]["type"] == "MemoryDataset"
+        name
+        for name in made_by
+        if configuration["catalog"][name]["type"].endswith("HandedOnDataset")
     }
     assert in_memory == IN_MEMORY
     readers = [name for name, stage in stages.items() if IN_MEMORY & stage.inputs()]

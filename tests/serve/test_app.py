@@ -362,12 +362,19 @@ def test_questions_are_offered_on_which_the_heaviest_parts_disagree_most_and_eac
     network = Part("network", index, table)
     parts = [searching.search.parts["bm25"], network]
     search = HybridSearch.build(parts, corpus, weights={"bm25": 0.25, "network": 0.75})
-    asked = ["plain text number7", "zebra", "| number7 | ===== | zebra?"]
+    texts = [
+        "Plain text number7.",
+        "Zebra.",
+        "| number7 | ===== | zebra?",
+        "A › What is plain?",
+        "A",
+    ]
+    kinds = ["cloze", "cloze", "cloze", "title", "title"]
     made = pd.DataFrame(
-        {"text": asked, "document_id": ["plain-7", "plain-8", "plain-9"], "kind": "title"}
+        {"text": texts, "document_id": [f"plain-{place}" for place in range(5)], "kind": kinds}
     )
     run = replace(searching, search=search, pseudo_queries=made)
-    assert run.offered == ["zebra", "plain text number7"]
+    assert run.offered == ["What is plain?", "Zebra.", "Plain text number7."]
     page = client(run, marks)
     (best, *_) = page.get("/api/search?q=plain+number7").json()["hybrid"]
     assert best["ranks"].keys() == {"bm25", "network"}

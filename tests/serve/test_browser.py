@@ -116,7 +116,7 @@ def test_a_phone_shows_one_system_at_a_time(browser: Any, run: Run, marks: Path)
         assert page.evaluate("document.documentElement.scrollWidth") == 390
         lists = page.locator(".systems ol")
         assert [lists.nth(place).is_visible() for place in (0, 1)] == [True, False]
-        page.get_by_text("BM25", exact=True).click()
+        page.locator(".systems label", has_text="BM25").click()
         assert [lists.nth(place).is_visible() for place in (0, 1)] == [False, True]
         page.set_viewport_size({"width": 1280, "height": 900})
         assert [lists.nth(place).is_visible() for place in (0, 1)] == [True, True]

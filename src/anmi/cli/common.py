@@ -243,6 +243,11 @@ class Saved:
             raise AnmiError(
                 f'run {version} has no "{name}": `kedro anmi runs {version}` says what it made'
             )
+        if run_id := self.runs.under_way():
+            raise AnmiError(
+                f'there is no "{name}" yet, and run {run_id} is under way: wait for it;'
+                " `kedro anmi runs` says how far it is"
+            )
         raise AnmiError(
             f'there is no "{name}" yet: run `kedro run --pipelines {pipeline}` (or `make run`)'
             " first"

@@ -121,6 +121,13 @@ def data(context: Any) -> Iterator[Finding]:
         f'{collection}: {len(loaded.corpus):,} documents in "{loaded.language}", queries: {counts}'
     )
     yield Finding("collection", OK, text)
+    caps = {"ingestion.max_queries": params.max_queries}
+    if collection == "api_docs":
+        caps["ingestion.api_docs_queries"] = params.api_docs_queries
+    for name, cap in caps.items():
+        if 0 < cap < queries["train"]:
+            text = f"a run takes {cap:,} of the {queries['train']:,} training queries ({name})"
+            yield Finding("collection", OK, text)
     if not queries["train"]:
         text = (
             "no training query has a label: nothing is mined, and training rests on pseudo-queries"

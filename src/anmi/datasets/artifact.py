@@ -75,6 +75,15 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
         glob = self._local_versions if self._fs is None else self._remote_versions
         super().__init__(PurePosixPath(path), version, exists, glob)
 
+    def _init_config(self) -> dict[str, Any]:
+        # Kedro notes what a subclass hands on under the name of its **parameter.
+        arguments = dict(self._init_args)
+        arguments.pop("args", None)
+        for handed_on in ("kwargs", "options"):
+            arguments |= arguments.pop(handed_on, {})
+        self._init_args = arguments
+        return dict(super()._init_config())
+
     @abstractmethod
     def _write(self, data: Any, path: Path) -> Mapping[str, str] | None:
         """Write ``data`` to a new local path; return the hashes of files that are at hand."""

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
+from kedro.io import MemoryDataset
 from kedro.io.core import AbstractDataset, DatasetError
 
 from anmi.candidates import CandidateShards, ColumnShards
@@ -69,6 +70,13 @@ class TextDataset(ArtifactDataset):
     def _read(self, path: Path) -> str:
         with path.open(encoding="utf-8", newline="") as file:
             return file.read()
+
+
+class HandedOnDataset(MemoryDataset):
+    """An object that nodes hand on as it is; `kedro catalog resolve-patterns` can write it."""
+
+    def __init__(self, *, metadata: dict[str, Any] | None = None) -> None:
+        super().__init__(copy_mode="assign", metadata=metadata)
 
 
 # Bytes of a file; in memory a table has several times as many.

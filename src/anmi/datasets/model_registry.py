@@ -278,10 +278,10 @@ def model_folder(
     from mlflow import pyfunc
     from mlflow.models import infer_signature
 
-    # Named, since finding them out loads the model in another process.
-    requirements = dense.get_default_pip_requirements()
     # It warns of every CPU build of torch, whose version is noted without "+cpu".
     with quieter("mlflow.utils.requirements_utils"):
+        # Named, since finding them out loads the model in another process.
+        requirements = dense.get_default_pip_requirements()
         if is_sparse(model):
             # The folder names the module that opens it: MLflow knows no type of its vectors, and no
             # class of ours.

@@ -22,6 +22,9 @@ from anmi.evaluation.significance import interval
 
 PROMOTED: Final = "promoted"
 KEPT: Final = "kept"
+# How each condition of the rule ended.
+PASSED: Final = "passed"
+FAILED: Final = "failed"
 
 
 class PromotionRule(BaseModel):
@@ -75,7 +78,7 @@ class Decision:
     decision
         ``promoted`` or ``kept`` (the champion is).
     reasons
-        Sentences with the figures they rest on; those that speak for and those that speak against.
+        What each condition came to, ``passed: …`` or ``failed: …``, with the figures it rests on.
     figures
         The numbers by name; what was not measured is missing.
     """
@@ -138,7 +141,9 @@ def decide(
     figures: dict[str, float] = {}
     for _, _, check_figures in checks:
         figures |= check_figures
-    reasons = tuple(sentence for _, sentence, _ in checks if sentence)
+    reasons = tuple(
+        f"{PASSED if holds else FAILED}: {sentence}" for holds, sentence, _ in checks if sentence
+    )
     is_promoted = all(holds for holds, _, _ in checks)
     return Decision("promoted" if is_promoted else "kept", reasons, figures)
 

@@ -40,6 +40,8 @@ _LONGEST_VALUE = 6000
 # Of a curve; more are not seen, and take a second for every few thousand.
 _MOST_POINTS: Final = 1000
 _ROWS: Final = "training_rows"
+# Lets MLflow's page open with the runs; without it, it asks what the experiment is for.
+_KIND: Final = {"mlflow.experimentKind": "custom_model_development"}
 # What tells runs apart at a glance.
 _APART: Final = ("recipe", "collection", "encoder", "seed")
 
@@ -225,7 +227,7 @@ class MlflowHooks:
                 location = (folder / "artifacts").as_uri()
             # Another run may make it in between.
             with suppress(MlflowException):
-                self._client.create_experiment(self._experiment, artifact_location=location)
+                self._client.create_experiment(self._experiment, location, _KIND)
         experiment = self._client.get_experiment_by_name(self._experiment)
         if experiment.lifecycle_stage != "active":
             raise AnmiError(

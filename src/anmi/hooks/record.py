@@ -201,6 +201,11 @@ class Runs:
             f'there is no run "{run_id}" under {self.root}: {hint}; `kedro anmi runs` lists all'
         )
 
+    def under_way(self) -> str:
+        """Return the id of the latest run if it is still running; else nothing."""
+        latest = self.read(max(buckets.names(f"{self.root}/runs"), default=""))
+        return str(latest["run_id"]) if latest and self.status(latest) == "running" else ""
+
     def notice(self, run_id: str) -> str:
         """Return a sentence where a later run did not end well; else nothing."""
         latest = self.read(max(buckets.names(f"{self.root}/runs"), default=""))

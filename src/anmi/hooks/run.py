@@ -8,10 +8,12 @@ import re
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, Final
 
 from filelock import FileLock, Timeout
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 # Each write to a bucket is a request, which takes a tenth of a second.
 _REMOTE_SECONDS: Final = 30.0
+_SECONDS_BETWEEN_LOOKS: Final = 5.0
 # How ``kedro run --pipelines retrain`` ends. Every other end has the shell's code: 130 after
 # Ctrl-C, 143 after SIGTERM.
 EXIT_CODES: Final = {"promoted": 0, "failed": 1, "kept": 10, "refused": 11}
@@ -69,6 +72,7 @@ class RunHooks:
         self._start_times: dict[str, float] = {}
         self._saved_names: set[str] = set()
         self._node_count = 0
+        self._ended = Event()
 
     @hook_impl(tryfirst=True)
     def after_context_created(self, context: KedroContext) -> None:
@@ -135,6 +139,8 @@ class RunHooks:
             self._lock(path, AlreadyRetraining(message))
         self._node_count = len(remaining)
         self._write()
+        self._ended = Event()
+        Thread(target=self._tell_running, args=(self._ended,), daemon=True).start()
 
     @hook_impl
     def before_dataset_loaded(self, node: Node) -> None:
@@ -305,6 +311,18 @@ class RunHooks:
             entry["peak_mib"],
         )
 
+    def _tell_running(self, ended: Event) -> None:
+        """Say after half a minute and then once a minute which node runs, until the run has ended."""
+        told = Counter[str]()
+        while not ended.wait(_SECONDS_BETWEEN_LOOKS):
+            finished = {entry["node"] for entry in self.record.nodes}
+            for name, start in list(self._start_times.items()):
+                seconds = time.perf_counter() - start
+                minutes = round(seconds / 60)
+                if name not in finished and minutes > told[name]:
+                    told[name] = minutes
+                    logger.info("%s has been running for %.0f s", name, seconds)
+
     def _write(self) -> None:
         self.record.updated = now()
         buckets.write_text(f"{self._root}/runs/{self.record.run_id}/{FILE}", self.record.as_text())
@@ -321,6 +339,7 @@ class RunHooks:
         # Hooks live as long as the process, and a catalog and the store in it hold files open.
         self._catalog = None
         self._is_recording = False
+        self._ended.set()
         while self._locks:
             self._locks.pop().release()
 

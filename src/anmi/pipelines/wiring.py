@@ -38,11 +38,11 @@ def node(function: Callable[..., Any], inputs: Any, outputs: Any, name: str | No
 
 
 def stage(name: str, nodes: Iterable[Node]) -> Pipeline:
-    """Return a pipeline in a namespace of its own, whose datasets keep their names.
+    """Return a pipeline in a namespace of its own, which is its nodes' tag; datasets keep their names.
 
     Examples
     --------
-    >>> [node.name for node in stage("bm25", [node(len, "corpus", "terms")]).nodes]
-    ['bm25.len']
+    >>> [(node.name, node.tags) for node in stage("bm25", [node(len, "corpus", "terms")]).nodes]
+    [('bm25.len', {'bm25'})]
     """
-    return Pipeline(nodes, namespace=name, prefix_datasets_with_namespace=False)
+    return Pipeline(nodes, namespace=name, prefix_datasets_with_namespace=False, tags=name)

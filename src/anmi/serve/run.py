@@ -93,11 +93,13 @@ class ZeroShot:
 # What is shown of a text; the page of the document has more, and no browser stands all of a very
 # long one.
 SHOWN: Final = 1_000
-# Kinds of pseudo-queries that are offered as questions, those first that read most like one; and
-# how many are tried.
-_KINDS: Final = ("question", "llm", "keyphrase", "cloze", "first")
+# Kinds of pseudo-queries that are offered as questions, those first that read most like one, and
+# not headings; how many are tried, and the most characters of each.
+_KINDS: Final = ("question", "llm", "cloze", "first")
 _TRIED: Final = 60
-_LONGEST_OFFERED: Final = 300
+_LONGEST_OFFERED: Final = 150
+_ENDINGS: Final = ("?", "？", "؟")
+_WHOLE: Final = r"^[^\W\d_a-z].*[.?!。？！؟।]$"
 _MARKUP: Final = r"[|=`<>{}\[\]*#~^+\\]"
 _MOST_MARKUP: Final = 0.05
 LONGEST: Final = 200_000
@@ -211,7 +213,7 @@ class Run:
 
     @cached_property
     def offered(self) -> list[str]:
-        """Questions made from the corpus, those first on which the heaviest parts disagree most."""
+        """Questions and sentences of the corpus; questions first, then where parts disagree most."""
         texts = self._candidate_questions()
         if self.search is None or not texts:
             return texts
@@ -225,7 +227,8 @@ class Run:
             len({*first} & {*second} - {PADDING})
             for first, second in zip(*(ranking.tolist() for ranking in rankings), strict=True)
         ]
-        return [texts[number] for number in np.argsort(shared, kind="stable")]
+        is_sentence = [not text.endswith(_ENDINGS) for text in texts]
+        return [texts[number] for number in np.lexsort((shared, is_sentence))]
 
     def _candidate_questions(self) -> list[str]:
         """Return a pseudo-query a document, those first that read most like questions."""
@@ -242,19 +245,25 @@ class Run:
                 seed=self.seed,
                 show_progress=False,
             ).queries
-        # Tables and code are no questions.
+        # Of the title of a passage the last heading; tables, code and pieces of sentences ask nothing.
+        queries = queries.assign(text=queries["text"].str.split(" › ").str[-1])
+        is_question = queries["text"].str.endswith(_ENDINGS)
+        is_whole = queries["text"].str.match(_WHOLE)
         markup = queries["text"].str.count(_MARKUP)
-        queries = queries[markup <= _MOST_MARKUP * queries["text"].str.len()]
+        length = queries["text"].str.len()
+        is_readable = (markup <= _MOST_MARKUP * length) & (length <= _LONGEST_OFFERED)
+        is_sentence = is_whole & queries["kind"].isin(_KINDS)
+        queries = queries[is_readable & (is_question | is_sentence)]
         kinds = {kind: rank for rank, kind in enumerate(_KINDS)}
         order = np.lexsort(
             (
                 position(self.seed, "offered", queries["text"].tolist()),
                 queries["kind"].map(kinds).fillna(len(_KINDS)),
-                ~queries["text"].str.endswith(("?", "？", "؟")),
+                ~queries["text"].str.endswith(_ENDINGS),
             )
         )
         ordered = queries.iloc[order].drop_duplicates("document_id")["text"]
-        texts = dict.fromkeys(ordered.str[:_LONGEST_OFFERED].tolist())
+        texts = dict.fromkeys(ordered.tolist())
         return [text for text in texts if normalised(text) not in self._named][:_TRIED]
 
     def check_pair(

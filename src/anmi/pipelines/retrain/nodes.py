@@ -13,7 +13,7 @@ from anmi.candidates import CandidateShards
 from anmi.datasets import model_registry
 from anmi.errors import AnmiError
 from anmi.evaluation.generalisation import LABELLED, PSEUDO
-from anmi.evaluation.promotion import KEPT, PROMOTED, FalseNegativeRate, decide
+from anmi.evaluation.promotion import FAILED, KEPT, PROMOTED, FalseNegativeRate, decide
 from anmi.evaluation.significance import share_of_pairs
 from anmi.fingerprint import hash_value
 from anmi.pipelines.evaluation.nodes import score_runs
@@ -269,10 +269,11 @@ def decide_promotion(
         decision = KEPT
         version = champion["rolled_back"][weights]
         reasons.append(
-            f"the challenger has the very weights of version {version}, which was rolled back"
+            f"{FAILED}: the challenger has the very weights of version {version}, which was rolled"
+            " back"
         )
     for reason in reasons:
-        log.info("%s: %s", decision, reason)
+        log.info(reason)
     return {
         "decision": decision,
         "reasons": reasons,
@@ -359,7 +360,7 @@ def register_challenger(
         "fingerprint": promotion["fingerprint"],
         "ndcg": f"{figures['challenger']:.4f}",
         "decision": decision,
-        "reasons": "; ".join(reasons),
+        "reasons": "\n".join(reasons),
         "compared_with": "" if compared is None else compared,
     }
     with tempfile.TemporaryDirectory(prefix="anmi-challenger-") as room:
@@ -401,8 +402,8 @@ def _decision_now(
     if promotion["decision"] != PROMOTED or (before and before.version) == compared:
         return promotion["decision"], list(promotion["reasons"])
     reason = (
-        f"the champion was {'none' if compared is None else f'version {compared}'} when it was"
-        f" compared and is {before or 'none'} now, so the comparison says nothing of it"
+        f"{FAILED}: the champion was {'none' if compared is None else f'version {compared}'} when"
+        f" it was compared and is {before or 'none'} now, so the comparison says nothing of it"
     )
     return KEPT, [*promotion["reasons"], reason]
 
