@@ -51,6 +51,7 @@ class ArtifactDataset(AbstractVersionedDataset[Any, Any]):  # type: ignore[misc]
     is_folder: ClassVar[bool] = False
     _cached_load_version: str | None
     _version: Version | None
+    _init_args: dict[str, Any]
 
     def __init__(
         self,

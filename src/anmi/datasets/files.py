@@ -72,7 +72,7 @@ class TextDataset(ArtifactDataset):
             return file.read()
 
 
-class HandedOnDataset(MemoryDataset):
+class HandedOnDataset(MemoryDataset):  # type: ignore[misc]
     """An object that nodes hand on as it is; `kedro catalog resolve-patterns` can write it."""
 
     def __init__(self, *, metadata: dict[str, Any] | None = None) -> None:
