@@ -128,7 +128,11 @@ def test_an_agent_searches_and_reads_why_and_how_well(last_run: Path) -> None:
     talk(make_server(None, False, None), conversation)
 
 
-def test_a_newer_run_is_searched_without_starting_again(last_run: Path) -> None:
+def test_a_newer_run_is_searched_without_starting_again(
+    last_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anmi.cli.mcp._LOOKS_AGAIN", -1.0)
+
     async def conversation(client: Any) -> None:
         newer = CORPUS.assign(text="a wolf")
         part = Part("bm25", BM25Index.build(newer.text.tolist(), "en"))

@@ -7,9 +7,11 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
@@ -42,6 +44,8 @@ _LONGEST_QUERY: Final = 2_000
 _LONGEST_ID: Final = 1_000
 # Characters of a hit: a passage is shorter, a document that was not cut may be a book.
 _LONGEST_TEXT: Final = 2_000
+# Seconds after which a newer run is looked for: it takes longer than a search.
+_LOOKS_AGAIN = 60.0
 _SHOWN_OF_CANDIDATE: Final = ("place", "document_id", "start", "verdict", "why", "weight")
 _INSTRUCTIONS: Final = (
     "Search a collection of documents, and read how well the search does. Start with search; its"
@@ -157,13 +161,22 @@ class _FolderTools:
         return {"hits": _hits(self._opened, query, k)}
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """The search of a run, where it lies, of which run it is, and how long it is the newest."""
+
+    place: str
+    search: HybridSearch
+    whereabouts: dict[str, str]
+    until: float
+
+
 class _LastRunTools:
-    """The tools of the last run, which look for a newer one at every call."""
+    """The tools of the last run, which look for a newer one again and again."""
 
     def __init__(self, env: str | None) -> None:
         self._env = env
-        # By the place that it was read from.
-        self._opened: tuple[str, HybridSearch] | None = None
+        self._opened: _Opened | None = None
 
     def offered(self, write: bool) -> list[Callable[..., Any]]:
         tools: list[Callable[..., Any]] = [self.search, self.explain, self.results]
@@ -175,13 +188,21 @@ class _LastRunTools:
         A hit has document_id, passage_id, title, the text of the passage that answers, its score,
         and its rank in each part of the search. Ask with a question or with its words.
         """
+        if self._opened is None or monotonic() > self._opened.until:
+            self._opened = self._newest()
+        return self._opened.whereabouts | {"hits": _hits(self._opened.search, query, k)}
+
+    def _newest(self) -> _Opened:
         with opened_project(self._env) as context:
             saved = Saved(context, *SEARCHES)
             name = saved.first(*SEARCHES)
             place = saved.places(name).get(name, "")
-            if self._opened is None or self._opened[0] != place:
-                self._opened = place, saved.load(name, "evaluation")
-            return saved.whereabouts(name) | {"hits": _hits(self._opened[1], query, k)}
+            if self._opened is not None and self._opened.place == place:
+                search = self._opened.search
+            else:
+                search = saved.load(name, "evaluation")
+            until = monotonic() + _LOOKS_AGAIN
+            return _Opened(place, search, saved.whereabouts(name), until)
 
     def explain(
         self, query: Query, top: CandidateCount = 10, document_id: DocumentId | None = None
