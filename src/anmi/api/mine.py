@@ -22,6 +22,7 @@ from anmi.errors import AnmiError, nearest
 from anmi.evaluation.diagnostics import Expected, Funnel, Origins
 from anmi.judging.expected import share_sentence
 from anmi.ragged import Float32s, Int64s
+from anmi.report.sentences import step_name
 from anmi.selection.recipe import OF_CROSS_ENCODER, Recipe, RecipeBook, Runner, with_probabilities
 
 if TYPE_CHECKING:
@@ -455,7 +456,7 @@ class Selection:
         lines = [f"{len(self.negatives):,} queries, {100 * coverage:.1f} % with all negatives"]
         lines += [f"  {count:>9,} negatives from {source}" for source, count in sources.items()]
         lines += [
-            f"  {row['candidates']:>9,} candidates {row['kind']}: {row['step']}"
+            f"  {row['candidates']:>9,} candidates: {step_name(row)}"
             for row in rejected
             if row["candidates"] and row["kind"] not in ("total", "complete", "negative")
         ]
