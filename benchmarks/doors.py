@@ -189,10 +189,13 @@ print(len(pairs), len(mined))
 
 
 def scale(pairs: int) -> list[dict[str, Any]]:
-    """Mine made pairs by both functions, and only read them, each in a process of its own."""
+    """Mine made pairs by both functions, and only read them, each in a process of its own.
+
+    There are twice as many documents.
+    """
     folder = WORK / f"made-{pairs}"
     if not folder.exists():
-        make(folder, pairs, pairs)
+        make(folder, 2 * pairs, pairs)
     rows = []
     for function in ("nothing", "sentence-transformers", "anmi"):
         command = [sys.executable, "-c", _SCRIPT, str(folder), function, str(MODELS)]

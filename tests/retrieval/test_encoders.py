@@ -637,14 +637,3 @@ def test_an_estimate_counts_what_the_store_lacks(minilm, tmp_path):
         assert store.missing(encoder.key(None), SENTENCES) == len(SENTENCES) - 5
         encoder.encode(SENTENCES)
         assert encoder.seconds(SENTENCES) == 0
-
-
-def test_long_encoding_is_told_once_a_minute_where_no_bar_is_shown(monkeypatch, caplog):
-    caplog.set_level("INFO")
-    seconds = iter([100.0, 130.0, 160.0, 190.0])
-    monkeypatch.setattr(encoders.time, "monotonic", lambda: next(seconds))
-    bar = encoders.Progress(total=2000, desc="encoding documents", disable=True)
-    for count in (200, 300, 300, 300):
-        bar.update(count)
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert line == "encoding documents: 800 of 2,000 texts, 10 a second, 2 minutes left"

@@ -18,13 +18,14 @@ from anmi.corpus.related import find_related
 from anmi.corpus.sentences import detect_language
 from anmi.corpus.texts import find_duplicates, normalised_forms
 from anmi.engine import EngineParams, add_columns, make_blocks
+from anmi.engine.progress import Progress
 from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.judging.evidence import Material
 from anmi.judging.fusing import FusedJudge, FusedOptions
 from anmi.ragged import Float32s, Int32s, Int64s
 from anmi.retrieval.bm25 import BM25Index
-from anmi.retrieval.encoders import STORED, Encoder, Progress
+from anmi.retrieval.encoders import STORED, Encoder
 from anmi.retrieval.exact import similarities
 from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.pool import Positives, RelatedDocuments
@@ -269,7 +270,7 @@ def encode(
         )
         return np.asarray(vectors, np.float32)
 
-    with Progress(total=len(texts), desc=f"encoding: {role}", unit="text", delay=2) as bar:
+    with Progress(total=len(texts), desc=f"encoding: {role}", unit="text") as bar:
         if store is None:
             return _in_batches(compute, texts, bar)
         prompt = f"{options.get('prompt_name')}\x1f{options.get('prompt')}"

@@ -12,12 +12,12 @@ import numpy as np
 import yaml
 from datasets import DatasetInfo
 from pydantic import ValidationError
-from tqdm import tqdm
 
 from anmi.api import collection
 from anmi.api.collection import Collection, Vectors
 from anmi.api.formats import FORMATS, Mined, Pairs, read_pairs
 from anmi.candidates import OPEN, Candidates, CandidateShards, widened
+from anmi.engine.progress import Progress
 from anmi.errors import AnmiError, nearest
 from anmi.evaluation.diagnostics import Expected, Funnel, Origins
 from anmi.judging.expected import share_sentence
@@ -428,7 +428,9 @@ class Selection:
         """Fit the recipe's steps and select."""
         shards = shards.map(with_probabilities)
         self._runner.fit(shards)
-        with tqdm(total=len(self.negatives), desc="selecting", unit="query", delay=2) as bar:
+        total = len(self.negatives)
+        with Progress(total=total, desc="selecting", plural="queries", unit="query") as bar:
+            bar.update(0)
             for block in shards:
                 self._add(self._runner.apply(block))
                 bar.update(len(block))

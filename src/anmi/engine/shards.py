@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
-from tqdm import tqdm
 
 from anmi.candidates import Candidates, CandidateShards, Columns, ColumnShards, as_bytes, block_of
+from anmi.engine.progress import Progress
 from anmi.engine.threads import VARIABLES, Item, Result, in_order, in_threads, limited
 from anmi.errors import AnmiError, installed
 
@@ -251,13 +251,8 @@ class _Part:
             if engine.kind == "ray" and self.of != "item":
                 # Workers on other machines do not reach the files of this one.
                 sent = (tuple(map(as_bytes, layers)) for layers in sent)
-            with tqdm(
-                total=total,
-                desc=description,
-                unit="query",
-                disable=not description or None,
-                delay=2,
-            ) as bar:
+            with Progress(total=total, desc=description, plural="queries", unit="query") as bar:
+                bar.update(0)
                 for part in map_shards(engine, self, sent):
                     bar.update(pq.read_metadata(pa.BufferReader(part)).num_rows)
                     yield part

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
-from tqdm import tqdm
 
 from anmi.corpus.texts import Texts
+from anmi.engine.progress import Progress
 from anmi.engine.threads import in_threads, limited
 from anmi.errors import AnmiError, enough_memory, first_line, nearest
 from anmi.files import aside
@@ -61,7 +61,6 @@ STATIC_DIMENSIONS: Final = 256
 # How the numbers of a vector are stored: of the 100 nearest documents float16 keeps .9998, in half
 # the room.
 STORED: Final[Number] = "float16"
-_TELLING_SECONDS: Final = 60
 DEFAULTS: Final = EncoderSettings()
 
 
@@ -302,14 +301,7 @@ class Encoder:
             texts_per_commit = 4096 if is_static(model) else max(1024, kinds.texts_per_block(model))
         compute = partial(self._embed_finite, role=role)
         run = self.run or cast(Run, map)
-        is_hidden = not description or None
-        with Progress(
-            total=len(texts),
-            desc=description,
-            unit="text",
-            disable=is_hidden,
-            delay=2,
-        ) as bar:
+        with Progress(total=len(texts), desc=description, unit="text") as bar:
             vectors = store.vectors(
                 self.key(role),
                 texts,
@@ -619,41 +611,6 @@ def _tokenizer_settings(tokenizer: Any) -> Any:
     added_tokens = getattr(tokenizer, "added_tokens_decoder", {})
     arguments = _without_origin(getattr(tokenizer, "init_kwargs", {}))
     return settings, type(tokenizer).__name__, words, added_tokens, arguments
-
-
-class Progress(tqdm):  # type: ignore[misc]
-    """A progress bar in whose place, where no terminal shows it, the log has a line a minute.
-
-    The first update counts what was there before.
-    """
-
-    def __init__(
-        self,
-        *,
-        total: int,
-        desc: str,
-        **options: Any,
-    ) -> None:
-        super().__init__(total=total, desc=desc, **options)
-        self.label = desc
-        self.encoded = 0
-        self.start_seconds = self.logged_seconds = 0.0
-
-    def update(self, n: float | None = 1) -> bool | None:
-        """Count ``n`` texts more; tell how many there are, how fast, and how long is left."""
-        seconds = time.monotonic()
-        if not self.start_seconds:
-            self.stored = int(n or 0)
-            self.start_seconds = self.logged_seconds = seconds
-        self.encoded += int(n or 0)
-        if self.disable and self.label and seconds - self.logged_seconds >= _TELLING_SECONDS:
-            self.logged_seconds = seconds
-            rate = (self.encoded - self.stored) / (seconds - self.start_seconds)
-            minutes = np.ceil((self.total - self.encoded) / rate / 60)
-            counts = f"{self.encoded:,} of {self.total:,} texts"
-            pace = f"{rate:.0f} a second, {minutes:.0f} minutes left"
-            log.info("%s: %s, %s", self.label, counts, pace)
-        return cast(bool | None, super().update(n))
 
 
 def save_corpus_encoder(
