@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import resource
@@ -28,7 +29,7 @@ from anmi import buckets
 from anmi.datasets.artifact import ArtifactDataset
 from anmi.errors import AnmiError
 from anmi.files import measured
-from anmi.hooks import versions
+from anmi.hooks import lineage, versions
 from anmi.hooks.record import FILE, LOCK, RunRecord, Runs, all_masked, data_root, flatten, now
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class RunHooks:
         self._saved_names: set[str] = set()
         self._node_count = 0
         self._ended = Event()
+        self._graph: lineage.Graph = {}
 
     @hook_impl(tryfirst=True)
     def after_context_created(self, context: KedroContext) -> None:
@@ -138,9 +140,11 @@ class RunHooks:
             )
             self._lock(path, AlreadyRetraining(message))
         self._node_count = len(remaining)
+        self._graph = {node.name: (node.inputs, node.outputs) for node in pipeline.nodes}
         self._write()
         self._ended = Event()
         Thread(target=self._tell_running, args=(self._ended,), daemon=True).start()
+        self._write_lineage()
 
     @hook_impl
     def before_dataset_loaded(self, node: Node) -> None:
@@ -199,6 +203,7 @@ class RunHooks:
         """Close the record."""
         self.record.finish()
         self._write()
+        self._write_lineage()
         self._release()
 
     @hook_impl
@@ -211,6 +216,7 @@ class RunHooks:
             self.record.decision = ""
             self.record.finish(error)
             self._try_to_write()
+            self._write_lineage()
         self._release()
 
     def _claim(self, run_id: str, *, resumed: bool) -> None:
@@ -327,6 +333,14 @@ class RunHooks:
         self.record.updated = now()
         buckets.write_text(f"{self._root}/runs/{self.record.run_id}/{FILE}", self.record.as_text())
         self._last_write = time.monotonic()
+
+    def _write_lineage(self) -> None:
+        record = json.loads(self.record.as_text())
+        text = lineage.as_text(record, self._root, self._graph)
+        try:
+            buckets.write_text(f"{self._root}/runs/{self.record.run_id}/{lineage.FILE}", text)
+        except (AnmiError, OSError) as error:
+            logger.warning("%s was not written: %s", lineage.FILE, error)
 
     def _try_to_write(self) -> None:
         """Write where the run goes on, or ends for another reason, if this fails."""
