@@ -81,9 +81,9 @@ def talk(server: Any, conversation: Callable[[Any], Any]) -> Any:
         async with mcp.Client(server, message_handler=listen) as client:
             return await conversation(client)
 
-    said = anyio.run(connect)
+    outcome = anyio.run(connect)
     assert not stray
-    return said
+    return outcome
 
 
 def command(place: Path, words: str) -> Any:
@@ -103,27 +103,29 @@ def test_an_agent_searches_and_reads_why_and_how_well(last_run: Path) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert list(tools) == ["search", "explain", "results"]
         assert all(tool.annotations.read_only_hint for tool in tools.values())
-        found = answer(await client.call_tool("search", {"query": "red fox", "k": 1}))
-        assert found["run"] and found["hits"] == [
+        document = answer(await client.call_tool("search", {"query": "red fox", "k": 1}))
+        assert document["run"] and document["hits"] == [
             {
                 "rank": 1,
                 "document_id": "fox",
                 "passage_id": "fox",
                 "title": "",
                 "text": "a red fox of the north",
-                "score": found["hits"][0]["score"],
+                "score": document["hits"][0]["score"],
                 "ranks": {"bm25": 1},
                 "copies": [],
             }
         ]
         explained = answer(await client.call_tool("explain", {"query": "q-alpha", "top": 1}))
-        verdicts = {each["document_id"]: each["verdict"] for each in explained["candidates"]}
+        verdicts = {
+            candidate["document_id"]: candidate["verdict"] for candidate in explained["candidates"]
+        }
         assert verdicts == {"whale": "unsafe", "moss": "negative"}
         alone = {"query": "red", "document_id": "tree"}
         (candidate,) = answer(await client.call_tool("explain", alone))["candidates"]
         assert candidate["scores"]["bm25"] == 8
-        told = answer(await client.call_tool("results", {}))
-        assert told["sentences"][0].startswith("Training changed nothing")
+        verdict = answer(await client.call_tool("results", {}))
+        assert verdict["sentences"][0].startswith("Training changed nothing")
 
     talk(make_server(None, False, None), conversation)
 
@@ -152,10 +154,12 @@ def test_what_cannot_be_done_is_said(project: Path, monkeypatch: pytest.MonkeyPa
             ({"query": ""}, "String should have at least 1 character"),
             ({"query": "fox"}, 'there is no "measured_search" yet: run `kedro run'),
         ):
-            said = await client.call_tool("search", arguments)
-            assert said.is_error and sentence in answer(said)
-        said = await client.call_tool("label", {"query": "a", "document_id": "b", "relevant": True})
-        assert answer(said) == "Unknown tool: label"
+            result = await client.call_tool("search", arguments)
+            assert result.is_error and sentence in answer(result)
+        result = await client.call_tool(
+            "label", {"query": "a", "document_id": "b", "relevant": True}
+        )
+        assert answer(result) == "Unknown tool: label"
 
     talk(make_server(None, False, None), conversation)
     for words, sentence in (
@@ -225,8 +229,8 @@ def test_a_search_folder_is_searched_and_a_warning_is_no_message(
         assert [tool.name for tool in (await client.list_tools()).tools] == ["search"]
         return answer(await client.call_tool("search", {"query": "fox", "k": 2}))
 
-    found = talk(command(project, f"--search {project}/folder"), conversation)
-    assert [hit["document_id"] for hit in found["hits"]] == ["fox"]
+    document = talk(command(project, f"--search {project}/folder"), conversation)
+    assert [hit["document_id"] for hit in document["hits"]] == ["fox"]
 
 
 @pytest.mark.rare

@@ -111,7 +111,7 @@ def copy_model(source: Path, target: Path) -> None:
 
 
 def rendered(name: str, **values: Any) -> str:
-    """Return the text of a file that a folder has for people, from a template beside this module."""
+    """Return the text of a file for people and agents, from a template beside this module."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         undefined=jinja2.StrictUndefined,
