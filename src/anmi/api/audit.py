@@ -180,7 +180,7 @@ def audit_negatives(
     examples = read_examples(dataset, texts_by_id)
     laid = _lay(examples, list(texts_by_id.values()), qrels or {})
     models = collection.cache_folder(store) / "models"
-    texts = Collection(laid.queries, laid.documents, laid.known, seed, models)
+    texts = Collection(laid.queries, laid.documents, laid.relevant, seed, models)
     vectors = (
         texts.static_vectors if model is None else collection.encoded(model, laid, store, {}, {})
     )
@@ -210,7 +210,7 @@ class Laid:
     ----------
     queries, documents
         Texts, each once.
-    known
+    relevant
         Known positives: query and document, int64 [P, 2].
     negatives
         ``record, query, document, is_positive`` of each negative, as they stand in the records.
@@ -222,7 +222,7 @@ class Laid:
 
     queries: list[str]
     documents: list[str]
-    known: Int64s
+    relevant: Int64s
     negatives: pd.DataFrame
     pairs: Int64s
     corpus: int
@@ -232,25 +232,25 @@ def _lay(examples: Examples, corpus: Sequence[str], qrels: Mapping[str, Iterable
     queries: dict[str, int] = {}
     documents = {text: number for number, text in enumerate(dict.fromkeys(corpus))}
     corpus_size = len(documents)
-    known = []
+    relevant_pairs = []
     negatives = []
     for number, record in enumerate(examples.records):
         query_text = examples.query(record)
         query = queries.setdefault(query_text, len(queries))
         for text in [*examples.positives(record), *qrels.get(query_text, ())]:
-            known.append((query, documents.setdefault(text, len(documents))))
+            relevant_pairs.append((query, documents.setdefault(text, len(documents))))
         for negative in examples.negatives(record):
             document = documents.setdefault(negative.text, len(documents))
             negatives.append((number, query, document))
     if not negatives:
         raise AnmiError(f"{examples.place} has no negatives: nothing can be audited")
     table = pd.DataFrame(negatives, columns=["record", "query", "document"])
-    known_pairs = np.unique(np.reshape(np.array(known, np.int64), (-1, 2)), axis=0)
-    positives = pd.MultiIndex.from_arrays(list(known_pairs.T))
+    relevant = np.unique(np.reshape(np.array(relevant_pairs, np.int64), (-1, 2)), axis=0)
+    positives = pd.MultiIndex.from_arrays(list(relevant.T))
     is_positive = pd.MultiIndex.from_frame(table[["query", "document"]]).isin(positives)
     table["is_positive"] = is_positive
     pairs = np.unique(table.loc[~is_positive, ["query", "document"]].to_numpy(np.int64), axis=0)
-    return Laid([*queries], [*documents], known_pairs, table, pairs, corpus_size)
+    return Laid([*queries], [*documents], relevant, table, pairs, corpus_size)
 
 
 def _blocks(texts: Collection, pairs: Int64s) -> Iterator[Candidates]:
@@ -295,8 +295,8 @@ def _rows(block: Candidates, judge: Judge) -> pd.DataFrame:
             "document": block.documents[row, slot].astype(np.int64),
             "probability": block.columns["p_evidence"][row, slot].astype(np.float64),
             "reason": [
-                f"{_REASONS[kinds[one]]}, and {_REASONS[kinds[two]]}"
-                for one, two in zip(first, second, strict=True)
+                f"{_REASONS[kinds[largest]]}, and {_REASONS[kinds[next_largest]]}"
+                for largest, next_largest in zip(first, second, strict=True)
             ],
         }
     )

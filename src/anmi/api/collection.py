@@ -60,7 +60,7 @@ class Collection:
     ----------
     queries, documents
         Texts; a query or document is named by its number.
-    known
+    relevant
         Known positives: number of the query and of the document, int64 [P, 2].
     seed
         Of all that is drawn.
@@ -70,7 +70,7 @@ class Collection:
 
     queries: list[str]
     documents: list[str]
-    known: Int64s
+    relevant: Int64s
     seed: int
     models: Path
 
@@ -82,7 +82,7 @@ class Collection:
     @cached_property
     def positives(self) -> Positives:
         """The known positives by query id."""
-        queries, documents = self.known.T
+        queries, documents = self.relevant.T
         ids = {"query_id": queries.astype(str), "document_id": documents.astype(str)}
         numbers = {str(number): number for number in range(len(self.documents))}
         return Positives(pd.DataFrame(ids).assign(relevance=1), numbers)

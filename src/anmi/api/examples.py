@@ -70,8 +70,8 @@ def layout_of(names: Sequence[str], place: str) -> Layout:
         if len(names) > 2 and labels in names:
             return Layout(names[0], names[1], (names[1],), labels)
     raise AnmiError(
-        f"{place} has the fields {', '.join(names)}, which are not those of negatives: {_KNOWN} were"
-        " expected"
+        f"{place} has the fields {', '.join(names)}, which are not those of negatives; expected were"
+        f" {_KNOWN}"
     )
 
 
@@ -219,25 +219,20 @@ def _listed(value: Any) -> list[Any]:
 def _shortened(record: Record, leaving: Sequence[Negative]) -> Record:
     """Return a record without the negatives, and without what stands beside them in other lists."""
     shortened = dict(record)
-    for name in {negative.field for negative in leaving}:
-        count = len(record[name])
-        places = {negative.place for negative in leaving if negative.field == name}
-        beside = [
-            other
-            for other, values in record.items()
-            if isinstance(values, (list, tuple))
-            and len(values) == count
-            and _goes_with(other, name)
-        ]
-        for other in (name, *beside):
-            values = enumerate(record[other])
-            shortened[other] = [value for place, value in values if place not in places]
+    for field in {negative.field for negative in leaving}:
+        places = {negative.place for negative in leaving if negative.field == field}
+        for name, values in record.items():
+            is_beside = isinstance(values, (list, tuple)) and len(values) == len(record[field])
+            if is_beside and _goes_with(name, field):
+                shortened[name] = [
+                    value for place, value in enumerate(values) if place not in places
+                ]
     return shortened
 
 
 def _goes_with(name: str, field: str) -> bool:
-    """Whether a list belongs to a field of negatives, as ``neg_scores`` to ``neg``."""
-    return name in ("labels", "scores") or name.startswith(f"{field}_")
+    """Whether a list is that of the field, or belongs to it as ``neg_scores`` to ``neg``."""
+    return name in (field, "labels", "scores") or name.startswith(f"{field}_")
 
 
 def read_examples(source: Any, texts: Mapping[str, str]) -> Examples:

@@ -33,7 +33,7 @@ class Pairs:
         Texts, each once; the documents are those of the corpus, and the positives behind them.
     rows
         Number of the query and of the positive, int64 [R, 2], sorted by query.
-    known
+    relevant
         As ``rows``, and what else is known to be relevant, int64 [P, 2].
     columns
         Names of the columns of the queries and of the positives.
@@ -42,7 +42,7 @@ class Pairs:
     queries: list[str]
     documents: list[str]
     rows: Int64s
-    known: Int64s
+    relevant: Int64s
     columns: tuple[str, str]
 
 
@@ -81,29 +81,30 @@ def read_pairs(
         raise AnmiError(
             "the dataset has no rows: one pair of a query and its positive was expected"
         )
-    queries = list(dict.fromkeys(anchors))
     corpus_texts = [] if corpus is None else texts_of(corpus, "the corpus")
-    further = [
-        (query, document)
-        for query, relevant in (qrels or {}).items()
-        for document in texts_of(relevant, f'qrels of "{query}"')
-    ]
+    queries = list(dict.fromkeys(anchors))
     documents = list(dict.fromkeys([*corpus_texts, *positives]))
     query_numbers = {text: number for number, text in enumerate(queries)}
     document_numbers = {text: number for number, text in enumerate(documents)}
-    pairs = [
-        (query_numbers[query], document_numbers[document])
-        for query, document in dict.fromkeys(zip(anchors, positives, strict=True))
-    ]
-    rows = np.array(sorted(pairs, key=lambda pair: pair[0]), np.int64)
-    further_pairs = [
-        (query_numbers[query], document_numbers[document])
-        for query, document in further
-        if query in query_numbers and document in document_numbers
-    ]
-    added = np.reshape(np.array(further_pairs, np.int64), (-1, 2))
-    known = np.unique(np.concatenate([rows, added]), axis=0)
-    return Pairs(queries, documents, rows, known, columns)
+
+    def numbered(pairs: Iterable[tuple[str, str]]) -> Int64s:
+        """Return distinct pairs of known texts as numbers, int64 [n, 2]."""
+        numbers = [
+            (query_numbers[query], document_numbers[document])
+            for query, document in dict.fromkeys(pairs)
+            if query in query_numbers and document in document_numbers
+        ]
+        return np.reshape(np.array(numbers, np.int64), (-1, 2))
+
+    rows = numbered(zip(anchors, positives, strict=True))
+    rows = rows[np.argsort(rows[:, 0], kind="stable")]
+    labels = numbered(
+        (query, document)
+        for query, relevant in (qrels or {}).items()
+        for document in texts_of(relevant, f'qrels of "{query}"')
+    )
+    relevant_pairs = np.unique(np.concatenate([rows, labels]), axis=0)
+    return Pairs(queries, documents, rows, relevant_pairs, columns)
 
 
 def check_dataset(dataset: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -61,18 +61,8 @@ class MiningInfo(DatasetInfo):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Which candidates are too similar, or not similar enough, as sentence-transformers has it.
-
-    Attributes
-    ----------
-    range_min, range_max, max_score, min_score, absolute_margin, relative_margin
-        As those of :func:`mine_hard_negatives`.
-    score
-        Column that they look at: ``dense``, or ``cross`` of a cross-encoder.
-    lowest_positive
-        Of each query the lowest score of its positives, float32 [Q].
-    """
+class Bounds:
+    """Places and scores of candidates that may be negatives, as those of the function's arguments."""
 
     range_min: int
     range_max: int | None
@@ -80,28 +70,77 @@ class Rules:
     min_score: float | None
     absolute_margin: float | None
     relative_margin: float | None
+
+    @property
+    def on_scores(self) -> bool:
+        """Whether any bound is on scores."""
+        scores = (self.max_score, self.min_score, self.absolute_margin, self.relative_margin)
+        return any(bound is not None for bound in scores)
+
+    def check(self, negatives: int) -> None:
+        """Refuse places that hold fewer candidates than there are to be negatives."""
+        if self.range_min < 0:
+            raise AnmiError(f"range_min is {self.range_min}: 0 or more was expected")
+        if self.range_max is not None and self.range_max - self.range_min < negatives:
+            raise AnmiError(
+                f"places {self.range_min} to {self.range_max} hold fewer than"
+                f" num_negatives={negatives} candidates: raise range_max, or lower range_min"
+            )
+
+    def reaching(self, negatives: int, positives: int) -> Bounds:
+        """Return bounds with the last place that sentence-transformers looks at, where none is set.
+
+        Parameters
+        ----------
+        negatives
+            Of a query.
+        positives
+            Of the query with the most.
+        """
+        if self.range_max is not None:
+            return self
+        last = self.range_min + (10 if self.on_scores else 1) * negatives + positives
+        return replace(self, range_max=last)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which candidates are too similar, or not similar enough, as sentence-transformers has it.
+
+    Attributes
+    ----------
+    bounds
+        On places and scores.
+    score
+        Column that they look at: ``dense``, or ``cross`` of a cross-encoder.
+    lowest_positive
+        Of each query the lowest score of its positives, float32 [Q].
+    """
+
+    bounds: Bounds
     score: str
     lowest_positive: Float32s
 
     def __call__(self, block: Candidates) -> Candidates:
         """Reject what the rules take, in their order."""
+        bounds = self.bounds
         scores = block.columns[self.score]
         positive = self.lowest_positive[block.query_ids.astype(np.int64)][:, None]
         block = block.rejected("unscored", np.isnan(scores))
-        if self.absolute_margin is not None:
-            is_close = scores + np.float32(self.absolute_margin) > positive
-            block = block.rejected("absolute_margin", is_close, f"{self.absolute_margin}")
-        if self.relative_margin is not None:
-            ceiling = positive - np.abs(positive) * np.float32(self.relative_margin)
-            block = block.rejected("relative_margin", scores > ceiling, f"{self.relative_margin}")
-        if self.max_score is not None:
-            block = block.rejected("max_score", scores > self.max_score, f"{self.max_score}")
-        if self.min_score is not None:
-            block = block.rejected("min_score", scores < self.min_score, f"{self.min_score}")
+        if (margin := bounds.absolute_margin) is not None:
+            is_close = scores + np.float32(margin) > positive
+            block = block.rejected("absolute_margin", is_close, f"{margin}")
+        if (margin := bounds.relative_margin) is not None:
+            ceiling = positive - np.abs(positive) * np.float32(margin)
+            block = block.rejected("relative_margin", scores > ceiling, f"{margin}")
+        if (highest := bounds.max_score) is not None:
+            block = block.rejected("max_score", scores > highest, f"{highest}")
+        if (lowest := bounds.min_score) is not None:
+            block = block.rejected("min_score", scores < lowest, f"{lowest}")
         place = _places(block, scores)
-        block = block.rejected("range_min", place < self.range_min, f"{self.range_min}")
-        if self.range_max is not None:
-            block = block.rejected("range_max", place >= self.range_max, f"{self.range_max}")
+        block = block.rejected("range_min", place < bounds.range_min, f"{bounds.range_min}")
+        if bounds.range_max is not None:
+            block = block.rejected("range_max", place >= bounds.range_max, f"{bounds.range_max}")
         return block
 
 
@@ -204,54 +243,84 @@ def mine_hard_negatives(
         output_format = "triplet" if as_triplets else "n-tuple"
     if include_positives:
         output_format = "n-tuple"
-    absolute_margin = margin if absolute_margin is None else absolute_margin
+    margin = margin if absolute_margin is None else absolute_margin
+    bounds = Bounds(range_min, range_max, max_score, min_score, margin, relative_margin)
     _check(output_format, num_negatives, judge, sampling_strategy, include_positives)
-    bounds = (max_score, min_score, absolute_margin, relative_margin)
-    is_bounded = any(bound is not None for bound in bounds)
-    rescorer = cross_encoder if is_bounded else None
+    rescorer = cross_encoder if bounds.on_scores else None
     score = "dense" if rescorer is None else "cross"
-    steps = _recipe(recipe, num_negatives, sampling_strategy, judge, score)
+    chosen = _recipe(recipe, num_negatives, sampling_strategy, judge, score)
     pairs = read_pairs(dataset, anchor_column_name, positive_column_name, corpus, qrels)
     most_positives = int(np.bincount(pairs.rows[:, 0]).max())
-    if range_max is None and (sampling_strategy == "random" or rescorer is not None):
-        # As sentence-transformers has it. The nearest of all are the same without a bound.
-        range_max = range_min + (10 if is_bounded else 1) * num_negatives + most_positives
-    _check_range(range_min, range_max, num_negatives)
-    reach = (range_max or 0) + most_positives
+    if sampling_strategy == "random" or rescorer is not None:
+        bounds = bounds.reaching(num_negatives, most_positives)
+    bounds.check(num_negatives)
+    reach = (bounds.range_max or 0) + most_positives
+    place = store or cache_folder
     vectors = collection.encoded(
         model,
         pairs,
-        store or cache_folder,
+        place,
         {"prompt_name": query_prompt_name, "prompt": query_prompt, "batch_size": batch_size},
         {"prompt_name": corpus_prompt_name, "prompt": corpus_prompt, "batch_size": batch_size},
     )
-    known = np.zeros((0, 2), np.int64) if include_positives else pairs.known
-    models = collection.cache_folder(store or cache_folder) / "models"
-    texts = Collection(pairs.queries, pairs.documents, known, seed, models)
-    positive_scores = _positive_scores(pairs, vectors)
+    relevant = pairs.relevant[:0] if include_positives else pairs.relevant
+    models = collection.cache_folder(place) / "models"
+    texts = Collection(pairs.queries, pairs.documents, relevant, seed, models)
+    rescore = None if rescorer is None else Rescore(rescorer, pairs, batch_size, reach)
+    positive_scores = rescore.pairs_scored() if rescore else _similarities(pairs, vectors)
+    rules = Rules(bounds, score, _lowest(pairs, positive_scores))
     with tempfile.TemporaryDirectory(prefix="anmi-mining-") as folder:
-        place = Path(folder)
-        depths = {name: max(depth, reach) for name, depth in _depths(steps).items()}
-        shards = texts.retrieve(vectors, place / "candidates", depths, judge == "fused")
-        if rescorer is not None:
-            rescore = Rescore(rescorer, pairs, batch_size, reach)
-            positive_scores = rescore.pairs_scored()
-            shards = collection.saved(shards.map(rescore), place / "rescored")
-        summary: dict[str, Any] = {}
-        if judge == "fused":
-            fused = texts.judge()
-            fused.fit(shards)
-            summary = fused.fused.summary
-            shards = collection.saved(fused.judged(shards), place / "judged")
-        lowest = _lowest(pairs, positive_scores)
-        rules = Rules(range_min, range_max, *bounds, score, lowest)
-        selection = Selection(Runner(steps, seed), len(pairs.queries), score, summary)
+        pool = Pool(texts, vectors, Path(folder), reach, judge == "fused")
+        shards, summary = pool.judged(chosen, rescore)
+        selection = Selection(Runner(chosen, seed), len(pairs.queries), score, summary)
         selection.run(shards.map(rules))
     info = selection.info()
     if verbose:
         print(info.description)
     mined = Mined(pairs, selection.negatives, selection.scores, positive_scores)
     return mined.dataset(output_format, output_scores, info)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The candidates of a collection's queries.
+
+    Attributes
+    ----------
+    texts, vectors
+        Queries and documents.
+    folder
+        Where candidates are written.
+    reach
+        Rank down to which the encoder's candidates are needed at least.
+    is_judged
+        Whether the fused judge looks at them.
+    """
+
+    texts: Collection
+    vectors: Vectors
+    folder: Path
+    reach: int
+    is_judged: bool
+
+    def judged(
+        self, recipe: Recipe, rescore: Rescore | None
+    ) -> tuple[CandidateShards, dict[str, Any]]:
+        """Return candidates with all their scores, and the summary of the judge, if one is asked."""
+        depths = {
+            stage: max(recipe.mining.get(stage, {}).get("depth", collection.DEPTH), self.reach)
+            for stage in ("bm25", "dense")
+        }
+        shards = self.texts.retrieve(
+            self.vectors, self.folder / "candidates", depths, self.is_judged
+        )
+        if rescore is not None:
+            shards = collection.saved(shards.map(rescore), self.folder / "rescored")
+        if not self.is_judged:
+            return shards, {}
+        judge = self.texts.judge()
+        judge.fit(shards)
+        return collection.saved(judge.judged(shards), self.folder / "judged"), judge.fused.summary
 
 
 def _check(
@@ -263,24 +332,13 @@ def _check(
         "judge": (judge, ("fused", "none")),
         "sampling_strategy": (sampling, ("top", "random")),
     }
-    for name, (value, known_values) in choices.items():
-        if value not in known_values:
-            raise AnmiError(f'there is no {name} "{value}"; {nearest(str(value), known_values)}')
+    for name, (value, allowed) in choices.items():
+        if value not in allowed:
+            raise AnmiError(f'there is no {name} "{value}"; {nearest(str(value), allowed)}')
     if negatives < 1:
         raise AnmiError(f"num_negatives is {negatives}: 1 or more were expected")
     if include_positives and judge != "none":
         raise AnmiError('include_positives ranks relevant documents: set judge="none" with it')
-
-
-def _check_range(first: int, stop: int | None, negatives: int) -> None:
-    """Refuse places that hold fewer candidates than there are to be negatives."""
-    if first < 0:
-        raise AnmiError(f"range_min is {first}: 0 or more was expected")
-    if stop is not None and stop - first < negatives:
-        raise AnmiError(
-            f"places {first} to {stop} hold fewer than num_negatives={negatives} candidates: raise"
-            " range_max, or lower range_min"
-        )
 
 
 def _recipe(
@@ -329,15 +387,7 @@ def _shipped(name: str) -> dict[str, Any]:
     )
 
 
-def _depths(recipe: Recipe) -> dict[str, int]:
-    """Return how many candidates BM25 and the encoder bring for a recipe."""
-    return {
-        stage: recipe.mining.get(stage, {}).get("depth", collection.DEPTH)
-        for stage in ("bm25", "dense")
-    }
-
-
-def _positive_scores(pairs: Pairs, vectors: Vectors) -> Float32s:
+def _similarities(pairs: Pairs, vectors: Vectors) -> Float32s:
     """Return the similarity of each row's query and positive, float32 [R]."""
     query, document = pairs.rows.T
     scores = np.empty(len(query), np.float32)
