@@ -102,6 +102,9 @@ def test_recipes_are_compared_and_cells_that_are_there_are_kept(
     assert top["facts"]["train_seconds"] > 0
     table = (output / "ablation.md").read_text(encoding="utf-8")
     assert f"| top | {top['ndcg_10']:.4f} |" in table
+    differing = "training.options.alpha, training.options.epochs"
+    assert f"differ besides recipe, collection and seed: {differing}" in table
+    assert "facts: top is" in table and "in_batch (" in table
 
 
 def test_a_recipe_that_is_not_there_is_named_before_anything_runs(

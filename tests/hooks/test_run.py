@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -198,3 +199,23 @@ def test_mlflow_sends_no_telemetry() -> None:
         [sys.executable, "-c", script], env=clean, capture_output=True, text=True, check=True
     )
     assert done.stdout.split()[-1] == "True"
+
+
+def test_a_step_of_more_than_half_a_minute_says_that_it_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from anmi.hooks import RunHooks, run
+
+    lines: list[str] = []
+    monkeypatch.setattr(run, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr(run.logger, "info", lambda text, *values: lines.append(text % values))
+    hooks = RunHooks()
+    now = time.perf_counter()
+    hooks._start_times |= {"slow": now - 31, "quick": now}
+    ended = Event()
+    thread = Thread(target=hooks._tell_running, args=(ended,))
+    thread.start()
+    time.sleep(0.2)
+    ended.set()
+    thread.join()
+    assert lines == ["slow has been running for 31 s"]

@@ -29,6 +29,8 @@ KEPT: Final = (METRIC, "mrr@10", "recall@10", "f2@10", "rank")
 _COMPARED: Final = ("hybrid", "bm25", "zero_shot", "network", "bm25_and_network")
 _NAMED: Final = re.compile(r"([\w/-]+)=(.*)")
 _SETTING: Final = re.compile(r"[\w-]+(\.[\w-]+)+=.*")
+_SECONDS_BETWEEN_LINES: Final = 60.0
+_SIGNIFICANT: Final = 0.05
 _FOLDER: Final = re.compile(r"[^\w.-]+")
 
 
@@ -142,6 +144,8 @@ def ablate(
     store = store_path(context).resolve()
     failed = [cell for cell in todo if cell.kept is None and not run(cell, store, context.env)]
     document = write(output, [cell for cell in todo if cell not in failed], failed)
+    for line in verdict(document):
+        click.echo(line)
     click.echo(f"table {output / 'ablation.md'}")
     return document | {"ok": not failed}
 
@@ -157,15 +161,20 @@ def run(cell: Cell, store: Path, env: str | None) -> bool:
     command += ["--env", env] if env else []
     place = {"ANMI_DATA_ROOT": str(cell.folder), "ANMI_STORE": str(store)}
     tracking = {"MLFLOW_TRACKING_URI": f"sqlite:///{cell.folder.parents[2] / 'mlflow.db'}"}
-    click.echo(f"{cell.collection}, {cell.system}, seed {cell.seed}: ", nl=False, err=True)
+    name = f"{cell.collection}, {cell.system}, seed {cell.seed}"
+    click.echo(f"{name}: started", err=True)
     with log.open("w", encoding="utf-8") as stream:
         environment = {**tracking, **os.environ, **place}
-        code = subprocess.run(
-            command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False
-        ).returncode
+        process = subprocess.Popen(
+            command, env=environment, stdout=stream, stderr=subprocess.STDOUT
+        )
+        try:
+            code = _watched(process, name, log, started)
+        except BaseException:
+            process.terminate()
+            raise
     if code:
-        last = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()][-1:]
-        click.echo(f"failed, {log} says why: {''.join(last)}", err=True)
+        click.echo(f"{name}: failed, {log} says why: {_last_line(log)}", err=True)
         return False
     # For what is left of this command, which opens nothing else.
     os.environ.update(place)
@@ -176,8 +185,51 @@ def run(cell: Cell, store: Path, env: str | None) -> bool:
     text = json.dumps({"params": cell.params, "seconds": seconds, "facts": facts}, indent=1)
     (cell.folder / "cell.json").write_text(text, encoding="utf-8")
     mean = queries[(queries.judgments == "original") & (queries.system == "trained")][METRIC].mean()
-    click.echo(f"nDCG@10 {mean:.4f}, {seconds:.0f} s", err=True)
+    click.echo(f"{name}: nDCG@10 {mean:.4f}, {seconds:.0f} s", err=True)
     return True
+
+
+def _watched(process: subprocess.Popen[bytes], name: str, log: Path, started: float) -> int:
+    """Wait for a run, with a line a minute; return its exit code."""
+    while True:
+        try:
+            return process.wait(_SECONDS_BETWEEN_LINES)
+        except subprocess.TimeoutExpired:
+            seconds = time.monotonic() - started
+            click.echo(f"{name}: {seconds:.0f} s, {_last_line(log)}", err=True)
+
+
+def _last_line(log: Path) -> str:
+    text = log.read_text(encoding="utf-8", errors="replace")
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def verdict(document: dict[str, Any]) -> list[str]:
+    """Say what differs between the systems besides their recipes, and which one is ahead."""
+    lines = []
+    settings = [cell["params"] for cell in document["cells"]]
+    varied = {name for params in settings for name in params} - {"collection", "recipe", "seed"}
+    differing = sorted(
+        name for name in varied if len({params.get(name) for params in settings}) > 1
+    )
+    if settings:
+        lines.append(
+            f"settings that differ besides recipe, collection and seed: {', '.join(differing)}"
+            if differing
+            else "all settings but recipe, collection and seed are equal"
+        )
+    for row in document["rows"]:
+        if row["difference"] is None or (row["bucket"], row["judgments"]) != ("all", "original"):
+            continue
+        relation = "not clearly different from"
+        if row["p_holm"] < _SIGNIFICANT:
+            relation = "above" if row["difference"] > 0 else "below"
+        lines.append(
+            f"{row['collection']}: {row['system']} is {relation} {row['baseline']}"
+            f" ({row['difference']:+.4f} nDCG@10, p = {row['p_holm']:.4f} after Holm,"
+            f" {row['queries']:,} queries)"
+        )
+    return lines
 
 
 def measured(catalog: Any, recipe: str) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -293,6 +345,7 @@ def write(output: Path, finished: Sequence[Cell], failed: Sequence[Cell]) -> dic
         "# Ablation",
         "",
         f"{len(finished)} cells, {len(failed)} failed. Queries count by their mean over seeds.",
+        *("- " + line for line in verdict(document)),
     ]
     section = None
     for row in document["rows"]:
@@ -300,9 +353,9 @@ def write(output: Path, finished: Sequence[Cell], failed: Sequence[Cell]) -> dic
         if title != section:
             head = (
                 f"| recipe | nDCG@10 of {row['queries']} | 95 % | − {row['baseline']} | p (Holm) |"
-                " with BM25 |"
+                " with BM25 | training, s |"
             )
-            lines += ["", title, "", head, "|---|---:|---:|---:|---:|---:|"]
+            lines += ["", title, "", head, "|---|---:|---:|---:|---:|---:|---:|"]
         section = title
         has_test = row["p_holm"] is not None
         cells = [
@@ -312,6 +365,7 @@ def write(output: Path, finished: Sequence[Cell], failed: Sequence[Cell]) -> dic
             f"{row['difference']:+.4f}" if has_test else "",
             f"{row['p_holm']:.4f}" if has_test else "",
             f"{row['hybrid_ndcg_10']:.4f}",
+            f"{row['facts']['train_seconds']:.0f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     write_text(str(output / "ablation.json"), json.dumps(document, indent=1, ensure_ascii=False))

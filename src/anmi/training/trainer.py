@@ -6,6 +6,7 @@ import logging
 import math
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -51,6 +52,10 @@ from anmi.training.parts import FixedTemperature, HansOptions
 logger = logging.getLogger(__name__)
 # By how much numbers of a vector differ that was computed twice.
 _TOLERANCE: Final = 1e-6
+# Rows and pseudo-queries whose texts tell how long a training takes, and what a step costs in
+# encodings of its texts.
+_SAMPLE: Final = 8
+_PASSES: Final = 3
 Weights = Mapping[str, torch.Tensor]
 
 
@@ -180,6 +185,7 @@ def train(
         adapter = options.adapter and Adapter.of(encoder, options.adapter, seed)
         loop = setup.loop(folder or Path(scratch), recorder)
         if setup.steps:
+            setup.announce()
             loop.run(options, folder)
     if adapter:
         adapter.merge()
@@ -222,6 +228,29 @@ class _Training:
     def steps(self) -> int:
         """Steps of all epochs."""
         return self.options.epochs * len(self.batches)
+
+    def announce(self) -> None:
+        """Say how long a network trains on a processor, by what some texts take to encode."""
+        if kinds.is_static(self.encoder) or self.encoder.device.type != "cpu":
+            return
+        rows = self.rows[:_SAMPLE]
+        if self.pseudo:
+            rows = [*rows, *self.pseudo.rows(np.arange(min(_SAMPLE, len(self.pseudo))), 0)]
+        texts = [text for row in rows for text in (row.query, row.positive)]
+        self.encoder.encode(texts[:1])
+        start = time.perf_counter()
+        self.encoder.encode(texts)
+        seconds_per_text = (time.perf_counter() - start) / len(texts)
+        limit = self.options.negatives
+        texts_per_epoch = 2 * (len(self.rows) + len(self.pseudo or ()))
+        texts_per_epoch += sum(len(row.negatives[:limit]) for row in self.rows)
+        minutes = _PASSES * seconds_per_text * texts_per_epoch * self.options.epochs / 60
+        if minutes >= 1:
+            logger.info(
+                "Training this network takes about %.0f min on this processor;"
+                " `--params encoder=corpus,search.parts=bm25+network` searches by one untrained",
+                minutes,
+            )
 
     @cached_property
     def precision(self) -> str:
