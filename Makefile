@@ -56,7 +56,7 @@ define RARE_TESTS
 ^src/anmi/(retrieval|judging|selection|training)/|^conf/base/recipes tests/e2e/test_published_code.py
 ^(src/anmi/(selection|training)/|conf/base/recipes) tests/e2e/test_recipes.py tests/e2e/test_hardening.py tests/e2e/test_no_labels.py
 ^src/anmi/(training|store|datasets|hooks|pipelines)/ tests/e2e/test_interruption.py tests/training tests/cli
-^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py tests/e2e/test_retrain.py
+^src/anmi/(datasets|hooks|pipelines/retrain)/|^conf/prod/|^docs/production tests/hooks tests/pipelines/retrain tests/e2e/test_production.py tests/e2e/test_retrain.py tests/e2e/test_server.py
 ^src/anmi/cli/ablate tests/e2e/test_ablate.py
 ^(src/anmi|benchmarks)/ tests/test_benchmarks.py
 ^(src/anmi/(cli|corpus|hooks)/|.*/params.py$$|conf/) tests/e2e/test_bad_input.py

@@ -126,6 +126,14 @@ class MlflowHooks:
     @hook_impl
     def before_pipeline_run(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         """Open the run, or go on with that of ``MLFLOW_RUN_ID``; connect the registry."""
+        try:
+            self._begin(pipeline, catalog)
+        except AnmiError as error:
+            # Kedro tells hooks of no error before the first node.
+            self._run_hooks.on_pipeline_error(error)
+            raise
+
+    def _begin(self, pipeline: Pipeline, catalog: CatalogProtocol) -> None:
         is_registering = "model_registry" in pipeline.inputs()
         self._uri = tracked_at(self._context)
         self._experiment = read_settings(self._context).experiment

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from typing import Any, Final
 
 from filelock import FileLock, Timeout
@@ -46,6 +46,10 @@ class AlreadyRetraining(AnmiError):
     """Another retraining is under way."""
 
 
+class AlreadyRunning(AnmiError):
+    """A pipeline is run in this process."""
+
+
 class NothingMissing(AnmiError):
     """All outputs of a run that makes what is missing are there."""
 
@@ -75,10 +79,22 @@ class RunHooks:
         self._node_count = 0
         self._ended = Event()
         self._graph: lineage.Graph = {}
+        # That runs a pipeline now.
+        self._thread: Thread | None = None
 
     @hook_impl(tryfirst=True)
     def after_context_created(self, context: KedroContext) -> None:
-        """Learn where things lie."""
+        """Learn where things lie.
+
+        Raises
+        ------
+        AnmiError
+            Another thread runs a pipeline, as `kedro server` would at a second request.
+        """
+        if self._thread not in (None, current_thread()):
+            raise AlreadyRunning(
+                f"run {self.record.run_id} is under way in this process: wait for its end"
+            )
         self._root = data_root(context)
         self._project = context.project_path
 
@@ -143,6 +159,7 @@ class RunHooks:
         self._graph = {node.name: (node.inputs, node.outputs) for node in pipeline.nodes}
         self._write()
         self._ended = Event()
+        self._thread = current_thread()
         Thread(target=self._tell_running, args=(self._ended,), daemon=True).start()
         self._write_lineage()
 
@@ -353,6 +370,7 @@ class RunHooks:
         # Hooks live as long as the process, and a catalog and the store in it hold files open.
         self._catalog = None
         self._is_recording = False
+        self._thread = None
         self._ended.set()
         while self._locks:
             self._locks.pop().release()
