@@ -335,15 +335,15 @@ class RunHooks:
         )
 
     def _tell_running(self, ended: Event) -> None:
-        """Say after half a minute and then once a minute which node runs, until the run has ended."""
-        told = Counter[str]()
+        """Say after half a minute, and then once a minute, which node runs."""
+        minutes_announced = Counter[str]()
         while not ended.wait(_SECONDS_BETWEEN_LOOKS):
             finished = {entry["node"] for entry in self.record.nodes}
             for name, start in list(self._start_times.items()):
                 seconds = time.perf_counter() - start
                 minutes = round(seconds / 60)
-                if name not in finished and minutes > told[name]:
-                    told[name] = minutes
+                if name not in finished and minutes > minutes_announced[name]:
+                    minutes_announced[name] = minutes
                     logger.info("%s has been running for %.0f s", name, seconds)
 
     def _write(self) -> None:

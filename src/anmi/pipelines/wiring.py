@@ -38,7 +38,7 @@ def node(function: Callable[..., Any], inputs: Any, outputs: Any, name: str | No
 
 
 def stage(name: str, nodes: Iterable[Node]) -> Pipeline:
-    """Return a pipeline in a namespace of its own, which is its nodes' tag; datasets keep their names.
+    """Return a pipeline in a namespace of its own, also the tag; datasets keep their names.
 
     Examples
     --------

@@ -213,7 +213,7 @@ class Run:
 
     @cached_property
     def offered(self) -> list[str]:
-        """Questions and sentences of the corpus; questions first, then where parts disagree most."""
+        """Questions first, then sentences, each where the heaviest parts disagree most first."""
         texts = self._candidate_questions()
         if self.search is None or not texts:
             return texts
@@ -245,7 +245,7 @@ class Run:
                 seed=self.seed,
                 show_progress=False,
             ).queries
-        # Of the title of a passage the last heading; tables, code and pieces of sentences ask nothing.
+        # Of a passage's title the last heading; tables, code and pieces of sentences ask nothing.
         queries = queries.assign(text=queries["text"].str.split(" › ").str[-1])
         is_question = queries["text"].str.endswith(_ENDINGS)
         is_whole = queries["text"].str.match(_WHOLE)

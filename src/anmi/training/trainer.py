@@ -56,6 +56,8 @@ _TOLERANCE: Final = 1e-6
 # encodings of its texts.
 _SAMPLE: Final = 8
 _PASSES: Final = 3
+# Fewer take a minute at most.
+_FEW_TEXTS: Final = 500
 Weights = Mapping[str, torch.Tensor]
 
 
@@ -231,7 +233,12 @@ class _Training:
 
     def announce(self) -> None:
         """Say how long a network trains on a processor, by what some texts take to encode."""
-        if kinds.is_static(self.encoder) or self.encoder.device.type != "cpu":
+        limit = self.options.negatives
+        text_count = 2 * (len(self.rows) + len(self.pseudo or ()))
+        text_count += sum(len(row.negatives[:limit]) for row in self.rows)
+        text_count *= self.options.epochs
+        on_processor = self.encoder.device.type == "cpu"
+        if kinds.is_static(self.encoder) or not on_processor or text_count < _FEW_TEXTS:
             return
         rows = self.rows[:_SAMPLE]
         if self.pseudo:
@@ -241,10 +248,7 @@ class _Training:
         start = time.perf_counter()
         self.encoder.encode(texts)
         seconds_per_text = (time.perf_counter() - start) / len(texts)
-        limit = self.options.negatives
-        texts_per_epoch = 2 * (len(self.rows) + len(self.pseudo or ()))
-        texts_per_epoch += sum(len(row.negatives[:limit]) for row in self.rows)
-        minutes = _PASSES * seconds_per_text * texts_per_epoch * self.options.epochs / 60
+        minutes = _PASSES * seconds_per_text * text_count / 60
         if minutes >= 1:
             logger.info(
                 "Training this network takes about %.0f min on this processor;"
