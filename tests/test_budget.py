@@ -18,18 +18,18 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 286_760,
+    "tokens": 304_200,
     "tokens a line": 9.0,
     "empty names, %": 0.1,
     "fmt: skip": 3,
     "packed assignments": 4,
-    "long functions": 9,
-    "lines over 100 columns": 8,
-    "files": 206,
+    "long functions": 11,
+    "lines over 100 columns": 0,
+    "files": 218,
     "recipes": 25,
-    "lines of tests": 31_820,
-    "lines of benchmarks": 7_165,
-    "words of docs": 25_490,
+    "lines of tests": 32_950,
+    "lines of benchmarks": 7_560,
+    "words of docs": 28_300,
 }
 # Names that say what was done with a thing, not what it is.
 NAMES_THAT_SAY_NOTHING: Final = """

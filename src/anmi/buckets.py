@@ -111,7 +111,7 @@ def empty(files: Any, target: str) -> None:
 
 
 def upload(files: Any, local: Path, target: str, location: str) -> None:
-    """Copy a file or a folder, which is marked as complete, to ``target``; errors name ``location``.
+    """Copy a file, or a folder marked as complete, to ``target``; errors name ``location``.
 
     Empty folders in it are not kept: buckets know none.
     """
@@ -142,7 +142,8 @@ def download(files: Any, source: str, local: Path, location: str) -> None:
         }
         if any(".." in PurePosixPath(name).parts for name in inside.values()):
             raise AnmiError(
-                f"{location} holds a name with .. in it, which would lead out of its folder: remove it"
+                f"{location} holds a name with .. in it, which would lead out of its folder:"
+                " remove it"
             )
         inside = {path: name for path, name in inside.items() if name and name != COMPLETE}
         for name in inside.values():

@@ -24,7 +24,7 @@ STAGES: Final = (
 
 
 def register_pipelines() -> dict[str, Pipeline]:
-    """Return every stage as a pipeline of its own, ``mining`` (to selection), ``__default__`` (all).
+    """Return each stage as a pipeline of its own, ``mining`` (to selection), ``__default__`` (all).
 
     Mining asks the corpus for no pseudo-queries: it reads none, and training does.
 

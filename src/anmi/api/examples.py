@@ -70,8 +70,8 @@ def layout_of(names: Sequence[str], place: str) -> Layout:
         if len(names) > 2 and labels in names:
             return Layout(names[0], names[1], (names[1],), labels)
     raise AnmiError(
-        f"{place} has the fields {', '.join(names)}, which are not those of negatives; expected were"
-        f" {_KNOWN}"
+        f"{place} has the fields {', '.join(names)}, which are not those of negatives; expected"
+        f" were {_KNOWN}"
     )
 
 

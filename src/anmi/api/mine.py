@@ -62,7 +62,7 @@ class MiningInfo(DatasetInfo):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Places and scores of candidates that may be negatives, as those of the function's arguments."""
+    """Places and scores of candidates that may be negatives; arguments of the function."""
 
     range_min: int
     range_max: int | None
@@ -306,7 +306,7 @@ class Pool:
     def judged(
         self, recipe: Recipe, rescore: Rescore | None
     ) -> tuple[CandidateShards, dict[str, Any]]:
-        """Return candidates with all their scores, and the summary of the judge, if one is asked."""
+        """Return candidates with all their scores, and the summary of the judge, if asked."""
         depths = {
             stage: max(recipe.mining.get(stage, {}).get("depth", collection.DEPTH), self.reach)
             for stage in ("bm25", "dense")

@@ -475,8 +475,8 @@ class Columns:
         if self.of and self.of != digest_of(block):
             names = [*self.columns, *self.positive_columns, *self.query_columns, "a column"]
             raise AnmiError(
-                f'"{names[0]}" was measured for other candidates than those it was to be joined with:'
-                " run the stages of mining again, from the first one that changed"
+                f'"{names[0]}" was measured for other candidates than those it was to be joined'
+                " with: run the stages of mining again, from the first one that changed"
             )
         return block.with_columns(
             {name: _placed(values, block.filled) for name, values in self.columns.items()},

@@ -724,7 +724,7 @@ def read_rdf(path: Path, language: str) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _label_of(graph: Any, node: Any, language: str) -> str:
-    """Return the label in the language, in English, in none or in any; else what the URI ends in."""
+    """Return the label in the language, in English, in none or any; else what the URI ends in."""
     from rdflib import RDFS, Literal
 
     order = (language, "en", "")

@@ -314,7 +314,7 @@ def model_folder(
 
 
 def search_folder(search: HybridSearch, folder: Path) -> Path:
-    """Write a search that was loaded from a folder, and its index, as MLflow loads and serves it."""
+    """Write a search that was loaded from a folder, and its index, as MLflow serves it."""
     from mlflow import pyfunc
     from mlflow.models import infer_signature
 

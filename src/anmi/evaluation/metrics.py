@@ -169,8 +169,8 @@ def _check(table: pd.DataFrame, value: str, table_name: str) -> None:
     missing = {*pair, value} - set(table.columns)
     if missing:
         raise AnmiError(
-            f"the {table_name} lack {', '.join(sorted(missing))}; they need query_id, document_id and"
-            f" {value}"
+            f"the {table_name} lack {', '.join(sorted(missing))}; they need query_id,"
+            f" document_id and {value}"
         )
     numbers = pd.to_numeric(table[value], errors="coerce").to_numpy(np.float64)
     wrong = ~np.isfinite(numbers)

@@ -151,7 +151,7 @@ def origins_table(origins: Mapping[str, Mapping[str, int]]) -> Table:
 
 
 def expected_sentence(expected: Mapping[str, Any] | None) -> str:
-    """Say which share of the negatives the judge expects to be relevant; empty where it judged none.
+    """Say which share of the negatives the judge expects to be relevant; empty if it judged none.
 
     From :class:`anmi.evaluation.diagnostics.Expected`.
 

@@ -549,7 +549,7 @@ class RelatedDocuments:
         return kinds
 
     def excluded(self, positives: Int32s, query_documents: Int32s | None = None) -> Int32s:
-        """Return the documents that may not be negatives: positives, related ones, and their copies.
+        """Return the documents that may be no negatives: positives, related ones, their copies.
 
         Parameters
         ----------

@@ -179,9 +179,8 @@ def train(
     )
     start_weights = _copied(encoder)
     with kinds.quieter("sentence_transformers", "accelerate", "transformers"), ExitStack() as stack:
-        folder = (
-            _locked(stack, checkpoints.of(rows, encoder, options, seed)) if checkpoints else None
-        )
+        place = checkpoints.of(rows, encoder, options, seed) if checkpoints else None
+        folder = _locked(stack, place) if place else None
         scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=room("anmi-training-")))
         recorder = setup.recorder(evaluate_dev, dev_loss, makes_checkpoints=folder is not None)
         adapter = options.adapter and Adapter.of(encoder, options.adapter, seed)
@@ -244,9 +243,9 @@ class _Training:
         if self.pseudo:
             rows = [*rows, *self.pseudo.rows(np.arange(min(_SAMPLE, len(self.pseudo))), 0)]
         texts = [text for row in rows for text in (row.query, row.positive)]
-        self.encoder.encode(texts[:1])
+        self.encoder.encode_document(texts[:1])
         start = time.perf_counter()
-        self.encoder.encode(texts)
+        self.encoder.encode_document(texts)
         seconds_per_text = (time.perf_counter() - start) / len(texts)
         minutes = _PASSES * seconds_per_text * text_count / 60
         if minutes >= 1:

@@ -138,8 +138,7 @@ def evaluate_champion(
         fetched = registry.fetch(champion, Path(room))
         measured = fetched / model_registry.MEASURED
         folder = measured if measured.is_dir() else fetched
-        # Prompts are its own or those it is served with, whatever today's challenger is trained
-        # with.
+        # Prompts are its own or those it is served with, whatever today's challenger has.
         noted = model_registry.read_beside(folder, model_registry.SERVING)
         serving = {"dimensions": None} | _OWN_PROMPTS | noted
         hybrid = serving.pop(HYBRID)
@@ -151,12 +150,8 @@ def evaluate_champion(
         companions = companion_of(folder)
         runs += [_run_of(companion, as_saved, split, depth, store) for companion in companions]
         profile = model_registry.read_beside(fetched, model_registry.PROFILE)
-    about |= {
-        "version": champion.version,
-        "created": champion.created,
-        "tags": champion.tags,
-        HYBRID: hybrid,
-    }
+    about |= {"version": champion.version, "created": champion.created}
+    about |= {"tags": champion.tags, HYBRID: hybrid}
     return about, profile, pd.concat(runs, ignore_index=True)
 
 
