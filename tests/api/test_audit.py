@@ -155,6 +155,12 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, message: str) -
         audit_negatives(path, store=tmp_path)
 
 
+def test_a_file_is_text_in_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "negatives.jsonl").write_bytes(b"\xff\xfe{")
+    with pytest.raises(AnmiError, match="is no text in UTF-8"):
+        audit_negatives(tmp_path / "negatives.jsonl", store=tmp_path)
+
+
 def test_a_corpus_is_texts_or_a_file_with_or_without_ids(tmp_path: Path) -> None:
     lines = ['{"_id": "d1", "title": "A", "text": "b"}', '{"text": "c"}']
     (tmp_path / "corpus.jsonl").write_text("\n".join(lines), encoding="utf-8")

@@ -42,6 +42,7 @@ _REASONS: Final = {
     "containment": "it holds most words of a known positive",
     "contained": "most of its words are in a known positive",
 }
+_NO_REASON: Final = "little speaks for it"
 IS_POSITIVE: Final = "it is a known positive of the query"
 
 
@@ -288,16 +289,17 @@ def _rows(block: Candidates, judge: Judge) -> pd.DataFrame:
     added = contributions(block, judge.fused.summary)
     kinds = [kind for kind in _REASONS if kind in added]
     by_kind = np.stack([added[kind][row, slot] for kind in kinds], axis=1)
-    first, second = np.argsort(-by_kind, axis=1)[:, :2].T
+    largest = np.argsort(-by_kind, axis=1)[:, :2]
+    reasons = [
+        [_REASONS[kinds[kind]] for kind in order if added_odds[kind] > 0]
+        for order, added_odds in zip(largest, by_kind, strict=True)
+    ]
     return pd.DataFrame(
         {
             "query": block.query_ids.astype(np.int64)[row],
             "document": block.documents[row, slot].astype(np.int64),
             "probability": block.columns["p_evidence"][row, slot].astype(np.float64),
-            "reason": [
-                f"{_REASONS[kinds[largest]]}, and {_REASONS[kinds[next_largest]]}"
-                for largest, next_largest in zip(first, second, strict=True)
-            ],
+            "reason": [", and ".join(words) or _NO_REASON for words in reasons],
         }
     )
 

@@ -268,7 +268,7 @@ def read_examples(source: Any, texts: Mapping[str, str]) -> Examples:
 
 
 def _json_records(path: Path) -> tuple[Saved, Record, list[Record]]:
-    text = path.read_text(encoding="utf-8")
+    text = _read_text(path)
     try:
         whole = json.loads(text)
     except ValueError:
@@ -278,6 +278,13 @@ def _json_records(path: Path) -> tuple[Saved, Record, list[Record]]:
     if isinstance(whole, dict) and isinstance(whole.get("data"), list):
         return "data", whole, whole["data"]
     return "lines", {}, [whole]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise AnmiError(f"{path} is no text in UTF-8 ({error}): save it as UTF-8") from error
 
 
 def _lines(path: Path, text: str) -> Iterator[Record]:
@@ -315,7 +322,7 @@ def read_corpus(source: Any) -> dict[str, str]:
 
         records = list(Dataset.from_parquet(str(path)))
     else:
-        records = list(_lines(path, path.read_text(encoding="utf-8")))
+        records = list(_lines(path, _read_text(path)))
     texts = {}
     for number, record in enumerate(records):
         if not isinstance(record.get("text"), str):
