@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 304_200,
+    "tokens": 304_400,
     "tokens a line": 9.0,
     "empty names, %": 0.1,
     "fmt: skip": 3,
@@ -27,9 +27,9 @@ MOST: Final = {
     "lines over 100 columns": 0,
     "files": 218,
     "recipes": 25,
-    "lines of tests": 32_950,
-    "lines of benchmarks": 7_560,
-    "words of docs": 28_300,
+    "lines of tests": 32_960,
+    "lines of benchmarks": 7_565,
+    "words of docs": 28_400,
 }
 # Names that say what was done with a thing, not what it is.
 NAMES_THAT_SAY_NOTHING: Final = """
