@@ -16,11 +16,9 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from anmi import environment
+import anmi.environment  # noqa: F401
 from anmi.evaluation.significance import compare, interval
 from anmi.pipelines.reporting.nodes import machine, versions
-
-environment.set_defaults()
 
 ROOT: Final = Path(__file__).parents[1]
 RESULTS: Final = ROOT / "benchmarks" / "results"

@@ -15,12 +15,10 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from tests.commands import Commands, environment
 
-from anmi.environment import set_defaults
-
 # Before a test imports a library that reads it; without it every load of a local model waits for
 # the hub.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-set_defaults()
+import anmi.environment  # noqa: F401
 
 # How long an example takes says something of the machine and its load, and nothing of what is
 # tested.

@@ -27,7 +27,7 @@ MOST: Final = {
     "lines over 100 columns": 0,
     "files": 218,
     "recipes": 25,
-    "lines of tests": 32_960,
+    "lines of tests": 32_970,
     "lines of benchmarks": 7_565,
     "words of docs": 28_400,
 }

@@ -3,10 +3,8 @@
 from kedro.config import OmegaConfigLoader
 from omegaconf.resolvers import oc
 
-from anmi import environment
+import anmi.environment  # noqa: F401
 from anmi.hooks import CheckHooks, MlflowHooks, RunHooks
-
-environment.set_defaults()
 
 # Pluggy calls hooks last registered first: checks run before a record or an MLflow run is opened,
 # and the record is complete when tracking reads it.

@@ -225,3 +225,10 @@ def test_the_import_is_light_and_changes_no_setting_of_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"] * 4
+
+
+@pytest.mark.parametrize("module", ["anmi.cli", "anmi.settings"])
+def test_commands_draw_no_bars_where_nobody_watches(module: str) -> None:
+    code = f"import {module}; from tqdm import tqdm; print(tqdm([1], delay=9).disable)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]

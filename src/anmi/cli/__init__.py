@@ -3,11 +3,9 @@
 import click
 from kedro.framework.cli.utils import CONTEXT_SETTINGS
 
-from anmi import environment
+from anmi import environment  # noqa: F401
 from anmi.cli import ablate, champion, doctor, explain, export, mcp, results, runs, search, serve
 from anmi.cli.run import run
-
-environment.set_defaults()
 
 # Kedro looks for `run` here where the project is an installed package.
 __all__ = ["anmi", "cli", "run"]
