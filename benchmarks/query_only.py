@@ -55,7 +55,8 @@ def rows(encoder: str) -> Iterator[dict[str, Any]]:
         for bucket, metrics in queries.groupby("bucket", sort=False):
             by_system = metrics.pivot_table(METRIC, "query_id", ["variant", "system"])
             start = by_system["shared", "zero_shot"]
-            row = {"encoder": encoder, "collection": place, "documents": bucket}
+            row: dict[str, Any] = {"encoder": encoder, "collection": place}
+            row["documents"] = bucket
             yield row | {"variant": "start"} | mean(start)
             for name in VARIANTS:
                 trained = by_system[name, "trained"]

@@ -28,7 +28,7 @@ MOST: Final = {
     "files": 218,
     "recipes": 25,
     "lines of tests": 32_970,
-    "lines of benchmarks": 7_565,
+    "lines of benchmarks": 7_570,
     "words of docs": 28_400,
 }
 # Names that say what was done with a thing, not what it is.
