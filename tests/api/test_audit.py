@@ -135,6 +135,14 @@ def test_positives_among_negatives_and_texts_outside_the_corpus_are_counted(
     assert not {*table["positive"]} & {record["negative"] for record in audit.cleaned(1.0)}
 
 
+def test_negatives_that_are_all_positives_are_all_taken_out(static_models: Path) -> None:
+    table = pd.DataFrame(OF).assign(negative=lambda rows: rows["positive"])
+    dataset = Dataset.from_pandas(table[["query", "positive", "negative"]])
+    audit = audit_negatives(dataset, store=static_models.parent, verbose=False)
+    assert (audit.positives, audit.expected, audit.cleaned()) == (len(OF), None, [])
+    assert "nothing can be said" in str(audit)
+
+
 @pytest.mark.parametrize(
     "text, message",
     [

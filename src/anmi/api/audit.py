@@ -42,6 +42,13 @@ _REASONS: Final = {
     "containment": "it holds most words of a known positive",
     "contained": "most of its words are in a known positive",
 }
+_JUDGMENT: Final = {
+    "query": "int64",
+    "document": "int64",
+    "probability": "float64",
+    "reason": "str",
+}
+_NO_JUDGMENTS: Final = pd.DataFrame({name: [] for name in _JUDGMENT}).astype(_JUDGMENT)
 _NO_REASON: Final = "little speaks for it"
 IS_POSITIVE: Final = "it is a known positive of the query"
 
@@ -179,24 +186,26 @@ def audit_negatives(
     """
     texts_by_id = read_corpus(corpus)
     examples = read_examples(dataset, texts_by_id)
-    laid = _lay(examples, list(texts_by_id.values()), qrels or {})
+    text_pairs = _text_pairs(examples, list(texts_by_id.values()), qrels or {})
     models = collection.cache_folder(store) / "models"
-    texts = Collection(laid.queries, laid.documents, laid.relevant, seed, models)
+    texts = Collection(text_pairs.queries, text_pairs.documents, text_pairs.relevant, seed, models)
     vectors = (
-        texts.static_vectors if model is None else collection.encoded(model, laid, store, {}, {})
+        texts.static_vectors
+        if model is None
+        else collection.text_vectors(model, text_pairs, store, {}, {})
     )
     depths = {"bm25": DEPTH, "dense": DEPTH}
     judge = texts.judge()
     with tempfile.TemporaryDirectory(prefix="anmi-audit-") as folder:
         judge.fit(texts.retrieve(vectors, Path(folder) / "candidates", depths, is_judged=True))
     expected = Expected(judge.fused.summary)
-    judged = []
-    for block in _blocks(texts, laid.pairs):
+    judgments = [_NO_JUDGMENTS]
+    for block in _blocks(texts, text_pairs.pairs):
         judgment = with_probabilities(judge(judge.view(block)))
         expected.add(judgment)
-        judged.append(_rows(judgment, judge))
+        judgments.append(_rows(judgment, judge))
     audit = _audit(
-        examples, laid, pd.concat(judged, ignore_index=True), expected, bool(texts_by_id)
+        examples, text_pairs, pd.concat(judgments, ignore_index=True), expected, bool(texts_by_id)
     )
     if verbose:
         print(audit)
@@ -204,7 +213,7 @@ def audit_negatives(
 
 
 @dataclass(frozen=True)
-class Laid:
+class TextPairs:
     """Examples as numbers.
 
     Attributes
@@ -229,7 +238,10 @@ class Laid:
     corpus: int
 
 
-def _lay(examples: Examples, corpus: Sequence[str], qrels: Mapping[str, Iterable[str]]) -> Laid:
+def _text_pairs(
+    examples: Examples, corpus: Sequence[str], qrels: Mapping[str, Iterable[str]]
+) -> TextPairs:
+    """Number the texts of examples, those of the corpus first."""
     queries: dict[str, int] = {}
     documents = {text: number for number, text in enumerate(dict.fromkeys(corpus))}
     corpus_size = len(documents)
@@ -251,7 +263,7 @@ def _lay(examples: Examples, corpus: Sequence[str], qrels: Mapping[str, Iterable
     is_positive = pd.MultiIndex.from_frame(table[["query", "document"]]).isin(positives)
     table["is_positive"] = is_positive
     pairs = np.unique(table.loc[~is_positive, ["query", "document"]].to_numpy(np.int64), axis=0)
-    return Laid([*queries], [*documents], relevant, table, pairs, corpus_size)
+    return TextPairs([*queries], [*documents], relevant, table, pairs, corpus_size)
 
 
 def _blocks(texts: Collection, pairs: Int64s) -> Iterator[Candidates]:
@@ -306,12 +318,12 @@ def _rows(block: Candidates, judge: Judge) -> pd.DataFrame:
 
 def _audit(
     examples: Examples,
-    laid: Laid,
-    judged: pd.DataFrame,
+    text_pairs: TextPairs,
+    judgments: pd.DataFrame,
     expected: Expected,
     has_corpus: bool,
 ) -> Audit:
-    negatives = laid.negatives.merge(judged, "left", on=["query", "document"])
+    negatives = text_pairs.negatives.merge(judgments, "left", on=["query", "document"])
     negatives.loc[negatives.is_positive, "probability"] = 1.0
     negatives.loc[negatives.is_positive, "reason"] = IS_POSITIVE
     grouped = negatives.groupby("record").probability.agg(list)
@@ -319,9 +331,9 @@ def _audit(
     distinct = negatives.drop_duplicates(["query", "document"])
     is_doubtful = distinct.probability.notna() & ~distinct.is_positive
     worst = distinct[is_doubtful].nlargest(_SHOWN, "probability")
-    is_outside = distinct.document >= laid.corpus
+    is_outside = distinct.document >= text_pairs.corpus
     return Audit(
-        queries=len(laid.queries),
+        queries=len(text_pairs.queries),
         negatives=len(distinct),
         expected=expected.result(),
         positives=int(distinct.is_positive.sum()),
@@ -329,8 +341,8 @@ def _audit(
         outside=int(is_outside.sum()) if has_corpus else None,
         doubtful=[
             {
-                "query": laid.queries[query],
-                "negative": laid.documents[document],
+                "query": text_pairs.queries[query],
+                "negative": text_pairs.documents[document],
                 "probability": probability,
                 "reason": reason,
             }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,13 +23,13 @@ from anmi.errors import AnmiError
 from anmi.fingerprint import hash_text
 from anmi.judging.evidence import Material
 from anmi.judging.fusing import FusedJudge, FusedOptions
-from anmi.ragged import Float32s, Int32s, Int64s
+from anmi.ragged import Float32s, Int64s
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import STORED, Encoder
 from anmi.retrieval.exact import similarities
 from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.pool import Positives, RelatedDocuments
-from anmi.retrieval.retrieve import Queries, Retrieve
+from anmi.retrieval.retrieve import Retrieve, query_shards
 from anmi.retrieval.terms import Terms
 from anmi.store import Store
 
@@ -145,18 +145,13 @@ class Collection:
         blocks = make_blocks(
             EngineParams(),
             search,
-            list(self._shards(query_vectors, selves)),
+            query_shards(
+                self.query_ids, self.queries, self.positives, selves, query_vectors, _SHARD
+            ),
             description="retrieving",
             total=len(self.queries),
         )
-        return saved(blocks, folder)
-
-    def _shards(self, vectors: Float32s, selves: Int32s) -> Iterator[Queries]:
-        for start in range(0, len(self.queries), _SHARD):
-            rows = slice(start, start + _SHARD)
-            ids = self.query_ids[rows]
-            positives = self.positives.of(ids)
-            yield Queries(ids, self.queries[rows], positives, selves[rows], vectors[rows])
+        return write_shards(blocks, folder)
 
     def judge(self) -> Judge:
         """Return the fused judge of these texts, which is to be fitted on candidates."""
@@ -209,14 +204,14 @@ class Judge:
         return shards.joined(added)
 
 
-def saved(shards: CandidateShards, folder: Path) -> CandidateShards:
+def write_shards(shards: CandidateShards, folder: Path) -> CandidateShards:
     """Write shards into a new folder, so that further passes read and do not compute."""
     folder.mkdir()
     parts = shards.save(folder)
     return CandidateShards.read([folder / part.name for part in parts])
 
 
-def encoded(
+def text_vectors(
     model: SentenceTransformer,
     texts: Any,
     store: str | Path | None,

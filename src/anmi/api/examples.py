@@ -177,9 +177,9 @@ class Examples:
         cleaned = []
         for record, flags in zip(self.records, dropped, strict=True):
             negatives = zip(self.negatives(record), flags, strict=True)
-            leaving = [negative for negative, is_dropped in negatives if is_dropped]
-            if all(negative.place is not None for negative in leaving):
-                cleaned.append(_shortened(record, leaving))
+            false_negatives = [negative for negative, is_false in negatives if is_false]
+            if all(negative.place is not None for negative in false_negatives):
+                cleaned.append(_shortened(record, false_negatives))
         return cleaned
 
     def weighted(self, weights: Iterable[Sequence[float]]) -> list[Record]:
@@ -216,11 +216,11 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _shortened(record: Record, leaving: Sequence[Negative]) -> Record:
+def _shortened(record: Record, false_negatives: Sequence[Negative]) -> Record:
     """Return a record without the negatives, and without what stands beside them in other lists."""
     shortened = dict(record)
-    for field in {negative.field for negative in leaving}:
-        places = {negative.place for negative in leaving if negative.field == field}
+    for field in {negative.field for negative in false_negatives}:
+        places = {negative.place for negative in false_negatives if negative.field == field}
         for name, values in record.items():
             is_beside = isinstance(values, (list, tuple)) and len(values) == len(record[field])
             if is_beside and _goes_with(name, field):

@@ -87,7 +87,7 @@ def read_pairs(
     query_numbers = {text: number for number, text in enumerate(queries)}
     document_numbers = {text: number for number, text in enumerate(documents)}
 
-    def numbered(pairs: Iterable[tuple[str, str]]) -> Int64s:
+    def pair_numbers(pairs: Iterable[tuple[str, str]]) -> Int64s:
         """Return distinct pairs of known texts as numbers, int64 [n, 2]."""
         numbers = [
             (query_numbers[query], document_numbers[document])
@@ -96,9 +96,9 @@ def read_pairs(
         ]
         return np.reshape(np.array(numbers, np.int64), (-1, 2))
 
-    rows = numbered(zip(anchors, positives, strict=True))
+    rows = pair_numbers(zip(anchors, positives, strict=True))
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    labels = numbered(
+    labels = pair_numbers(
         (query, document)
         for query, relevant in (qrels or {}).items()
         for document in texts_of(relevant, f'qrels of "{query}"')
@@ -156,35 +156,35 @@ class Mined:
         """Return the rows in one of :data:`FORMATS`."""
         from datasets import Dataset, Features
 
-        laid = _LAYOUTS[output_format](self, output_scores)
-        table = pa.table(laid) if laid else pa.table({})
+        columns = _LAYOUTS[output_format](self, output_scores)
+        table = pa.table(columns)
         info.features = Features.from_arrow_schema(table.schema)
         return Dataset(table, info=info)
 
-    def _taken(self, numbers: Int64s, texts: Sequence[str]) -> pa.ChunkedArray:
+    def _texts(self, numbers: Int64s, texts: Sequence[str]) -> pa.ChunkedArray:
         batches = [numbers[start : start + _ROWS] for start in range(0, len(numbers), _ROWS)]
         chunks = [pa.array([texts[n] for n in batch], pa.string()) for batch in batches]
         return pa.chunked_array(chunks, pa.string())
 
     def _of_queries(self, numbers: Int64s) -> pa.ChunkedArray:
-        return self._taken(numbers, self.pairs.queries)
+        return self._texts(numbers, self.pairs.queries)
 
     def _of_documents(self, numbers: Int64s) -> pa.ChunkedArray:
-        return self._taken(numbers, self.pairs.documents)
+        return self._texts(numbers, self.pairs.documents)
 
     def _triplets(self, with_scores: bool) -> dict[str, Any]:
         query, positive = self.pairs.rows.T
         row, place = np.nonzero(self.filled[query])
         anchor_column, positive_column = self.pairs.columns
-        laid = {
+        columns = {
             anchor_column: self._of_queries(query[row]),
             positive_column: self._of_documents(positive[row]),
             "negative": self._of_documents(self.negatives[query[row], place]),
         }
         if with_scores:
             scores = [self.positive_scores[row], self.scores[query[row], place]]
-            laid["scores"] = _lists(np.stack(scores, axis=1))
-        return laid
+            columns["scores"] = _lists(np.stack(scores, axis=1))
+        return columns
 
     def _tuples(self, with_scores: bool) -> dict[str, Any]:
         """A row for each pair whose query has all its negatives."""
@@ -192,16 +192,16 @@ class Mined:
         is_complete = np.logical_and.reduce(self.filled, axis=1)
         row = np.flatnonzero(is_complete[query])
         anchor_column, positive_column = self.pairs.columns
-        laid = {
+        columns = {
             anchor_column: self._of_queries(query[row]),
             positive_column: self._of_documents(positive[row]),
         }
         for place in range(self.negatives.shape[1]):
-            laid[f"negative_{place + 1}"] = self._of_documents(self.negatives[query[row], place])
+            columns[f"negative_{place + 1}"] = self._of_documents(self.negatives[query[row], place])
         if with_scores:
             scores = [self.positive_scores[row][:, None], self.scores[query[row]]]
-            laid["scores"] = _lists(np.concatenate(scores, axis=1))
-        return laid
+            columns["scores"] = _lists(np.concatenate(scores, axis=1))
+        return columns
 
     def _labeled_pairs(self, with_scores: bool) -> dict[str, Any]:
         """A row for each positive and each negative, those of a query together."""

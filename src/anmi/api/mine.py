@@ -87,7 +87,7 @@ class Bounds:
                 f" num_negatives={negatives} candidates: raise range_max, or lower range_min"
             )
 
-    def reaching(self, negatives: int, positives: int) -> Bounds:
+    def with_last_place(self, negatives: int, positives: int) -> Bounds:
         """Return bounds with the last place that sentence-transformers looks at, where none is set.
 
         Parameters
@@ -252,11 +252,11 @@ def mine_hard_negatives(
     pairs = read_pairs(dataset, anchor_column_name, positive_column_name, corpus, qrels)
     most_positives = int(np.bincount(pairs.rows[:, 0]).max())
     if sampling_strategy == "random" or rescorer is not None:
-        bounds = bounds.reaching(num_negatives, most_positives)
+        bounds = bounds.with_last_place(num_negatives, most_positives)
     bounds.check(num_negatives)
     reach = (bounds.range_max or 0) + most_positives
     place = store or cache_folder
-    vectors = collection.encoded(
+    vectors = collection.text_vectors(
         model,
         pairs,
         place,
@@ -267,7 +267,7 @@ def mine_hard_negatives(
     models = collection.cache_folder(place) / "models"
     texts = Collection(pairs.queries, pairs.documents, relevant, seed, models)
     rescore = None if rescorer is None else Rescore(rescorer, pairs, batch_size, reach)
-    positive_scores = rescore.pairs_scored() if rescore else _similarities(pairs, vectors)
+    positive_scores = rescore.positive_scores() if rescore else _similarities(pairs, vectors)
     rules = Rules(bounds, score, _lowest(pairs, positive_scores))
     with tempfile.TemporaryDirectory(prefix="anmi-mining-") as folder:
         pool = Pool(texts, vectors, Path(folder), reach, judge == "fused")
@@ -315,12 +315,14 @@ class Pool:
             self.vectors, self.folder / "candidates", depths, self.is_judged
         )
         if rescore is not None:
-            shards = collection.saved(shards.map(rescore), self.folder / "rescored")
+            shards = collection.write_shards(shards.map(rescore), self.folder / "rescored")
         if not self.is_judged:
             return shards, {}
         judge = self.texts.judge()
         judge.fit(shards)
-        return collection.saved(judge.judged(shards), self.folder / "judged"), judge.fused.summary
+        return collection.write_shards(
+            judge.judged(shards), self.folder / "judged"
+        ), judge.fused.summary
 
 
 def _check(
@@ -432,7 +434,7 @@ class Rescore:
         scores[row, slot] = self._predicted(queries, documents)
         return block.with_columns({"cross": scores})
 
-    def pairs_scored(self) -> Float32s:
+    def positive_scores(self) -> Float32s:
         """Return the score of each row's query and positive, float32 [R]."""
         return self._predicted(*self.pairs.rows.T)
 

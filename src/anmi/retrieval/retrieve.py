@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from anmi.candidates import MARKED, PADDING, SOURCES, Candidates
-from anmi.ragged import Float32s, Int32s, in_rows
+from anmi.ragged import Float32s, Int32s, Int64s, in_rows
 from anmi.retrieval import exact, pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.index import DenseIndex
@@ -16,6 +17,9 @@ from anmi.retrieval.pool import RelatedDocuments
 
 # Copies that may stand above a candidate, as a multiple of the candidates of a source.
 _COPIES: Final = 4
+# Cells of positives to a query of a shard: one with thousands of them shares its shard with few
+# others.
+_POSITIVES: Final = 64
 
 
 class Queries(NamedTuple):
@@ -39,6 +43,42 @@ class Queries(NamedTuple):
     positives: Int32s
     query_documents: Int32s
     vectors: Float32s
+
+
+def query_shards(
+    query_ids: list[str],
+    texts: list[str],
+    positives: pool.Positives,
+    query_documents: Int32s,
+    vectors: Float32s,
+    size: int,
+) -> list[Queries]:
+    """Return queries in shards of at most ``size``; see :class:`Queries` for the parameters."""
+    return [
+        Queries(
+            query_ids[rows],
+            texts[rows],
+            positives.of(query_ids[rows]),
+            query_documents[rows],
+            vectors[rows],
+        )
+        for rows in _cuts(positives.counts(query_ids), size)
+    ]
+
+
+def _cuts(counts: Int64s, size: int) -> Iterator[slice]:
+    """Cut queries into shards of at most so many, and of fewer where one has many positives."""
+    start = 0
+    widest = 1
+    for row, count in enumerate(counts.tolist()):
+        widest = max(widest, count)
+        is_full = row - start == size
+        if is_full or (row > start and (row - start + 1) * widest > size * _POSITIVES):
+            yield slice(start, row)
+            start = row
+            widest = max(count, 1)
+    if len(counts):
+        yield slice(start, len(counts))
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from anmi.corpus.texts import document_texts, joined_texts
 from anmi.engine import EngineParams, make_blocks, map_shards
 from anmi.files import room
 from anmi.pipelines.params import BM25Params, DenseParams, SearchParams
-from anmi.ragged import Float32s, Int32s, Int64s
+from anmi.ragged import Float32s, Int32s
 from anmi.retrieval import encoders, exact
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import Encoder
@@ -28,14 +27,7 @@ from anmi.retrieval.pool import RelatedDocuments
 from anmi.selection.recipe import RecipeBook
 from anmi.store import Store
 
-if TYPE_CHECKING:
-    from anmi.retrieval.pool import Positives
-    from anmi.retrieval.retrieve import Queries
-
 log: Final = logging.getLogger(__name__)
-# Cells of positives to a query of a shard: one with thousands of them shares its shard with few
-# others.
-_POSITIVES: Final = 64
 
 
 def make_corpus_encoder(
@@ -140,8 +132,8 @@ def retrieve(
     recipe reads, whether it is a near-duplicate or a sibling of a positive, and, where there are
     such marks, whether it was marked as not relevant.
     """
-    from anmi.retrieval.pool import Positives
-    from anmi.retrieval.retrieve import Retrieve, marked
+    from anmi.retrieval.pool import Positives, own_documents
+    from anmi.retrieval.retrieve import Retrieve, marked, query_shards
 
     chosen = recipes.get(recipe)
     bm25 = chosen.settings("bm25", bm25)
@@ -153,7 +145,14 @@ def retrieve(
     is_mined = (encoded.split == split) & encoded.query_id.isin(labelled)
     vectors = _scaled(np.asarray(query_embeddings), dense_index)[is_mined.to_numpy()]
     mined = encoded[is_mined]
-    shards = _shards(mined, vectors, Positives(qrels, numbers), numbers, bm25.shard)
+    shards = query_shards(
+        mined.query_id.tolist(),
+        mined.text.tolist(),
+        Positives(qrels, numbers),
+        own_documents(mined, numbers),
+        vectors,
+        bm25.shard,
+    )
     reads_dense = "dense" in chosen.sources
     is_exact = dense_index.exact is not None
     documents = dense_index.exact if is_exact else document_embeddings
@@ -204,38 +203,3 @@ def _scaled(queries: Float32s, index: DenseIndex) -> Float32s:
         return queries
     scale = np.maximum(exact.lengths(queries), np.float32(1e-12)) * np.float32(mean_length)
     return queries / scale[:, None]
-
-
-def _shards(
-    mined: pd.DataFrame,
-    vectors: Float32s,
-    positives: Positives,
-    numbers: dict[str, int],
-    size: int,
-) -> list[Queries]:
-    """Return the mined queries, with their vectors [Q, D], in shards of at most so many."""
-    from anmi.retrieval.pool import own_documents
-    from anmi.retrieval.retrieve import Queries
-
-    ids = mined.query_id.tolist()
-    texts = mined.text.tolist()
-    selves = own_documents(mined, numbers)
-    return [
-        Queries(ids[rows], texts[rows], positives.of(ids[rows]), selves[rows], vectors[rows])
-        for rows in _cuts(positives.counts(ids), size)
-    ]
-
-
-def _cuts(counts: Int64s, size: int) -> Iterator[slice]:
-    """Cut queries into shards of at most so many, and of fewer where one has many positives."""
-    start = 0
-    widest = 1
-    for row, count in enumerate(counts.tolist()):
-        widest = max(widest, count)
-        is_full = row - start == size
-        if is_full or (row > start and (row - start + 1) * widest > size * _POSITIVES):
-            yield slice(start, row)
-            start = row
-            widest = max(count, 1)
-    if len(counts):
-        yield slice(start, len(counts))
