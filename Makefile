@@ -13,7 +13,7 @@ PACKAGES := src tests $(wildcard benchmarks notebooks)
 export DO_NOT_TRACK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all changed lint unit rare bench docs viz lock clean audit-packages
+.PHONY: help install run test test-all changed lint unit rare bench stale docs viz lock clean audit-packages
 .DELETE_ON_ERROR:
 
 help: ## show this list
@@ -86,6 +86,9 @@ changed: .venv/.installed-test ## the rare tests of what changed since BASE=COMM
 
 bench: .venv/.installed-test ## the quick benchmarks of speed, on a quiet machine: refuses what became a fifth slower
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/peer_mining.py $${ANMI_DATA:-../shared/data}/medquad --times 2 --check
+
+stale: .venv/.installed ## count the changes since each benchmark was measured, in benchmarks/results/README.md
+	@$(BIN)/python benchmarks/stale.py
 
 docs: .venv/.installed-test ## build the documentation as a site with a search, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet

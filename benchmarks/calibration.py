@@ -136,15 +136,17 @@ def main() -> None:
             if each["collection"].startswith(name):
                 print(json.dumps(each), flush=True)
     old = load("calibration")
-    found += [
+    kept = [
         each
         for each in old["rows"] + old["priors"]
         if each["collection"].split(",")[0] not in names
     ]
+    found += kept
     rows, priors = (
         [each for each in found if ("recipe" in each) == chosen] for chosen in (True, False)
     )
-    save("calibration", {**about(), "encoder": ENCODER, "rows": rows, "priors": priors})
+    document = {**about(), "encoder": ENCODER, "rows": rows, "priors": priors}
+    save("calibration", document, old if kept else None)
 
 
 if __name__ == "__main__":

@@ -87,8 +87,10 @@ def load(name: str) -> Any:
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def save(name: str, document: dict[str, Any]) -> None:
-    """Write a result."""
+def save(name: str, document: dict[str, Any], earlier: dict[str, Any] | None = None) -> None:
+    """Write a result, and of which commit it is: that of an ``earlier`` result whose rows are still in it."""
+    measured_at = earlier or state()
+    document |= {key: measured_at[key] for key in ("commit", "committed")}
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
 
@@ -98,10 +100,18 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def commit(folder: Path = ROOT) -> str:
-    """Return which state of the project a folder has, empty where git does not know."""
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    return subprocess.run(command, cwd=folder, stdout=-1, text=True, check=False).stdout.strip()
+def git(*words: str, folder: Path = ROOT) -> str:
+    """Return what git prints, empty where it does not know."""
+    command = ["git", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def state(folder: Path = ROOT) -> dict[str, str]:
+    """Return the commit of the code in a folder, marked where it was changed, and the date, which a rebase keeps."""
+    commit, _, date = git("log", "-1", "--format=%h %aI", folder=folder).partition(" ")
+    is_changed = git("status", "--porcelain", "--", ":/src", ":/conf", folder=folder)
+    return {"commit": commit + "-dirty" * bool(is_changed), "committed": date}
 
 
 def about() -> dict[str, Any]:
@@ -148,7 +158,8 @@ def plain(value: float, digits: int) -> float | None:
 def save_cases(script: str, cases: list[dict[str, Any]]) -> None:
     """Put the rows of a script, ``case, value, unit, note``, in the place of those that it has in right.json."""
     measured = {"from": f"benchmarks/{Path(script).name}", "date": now()[:10]}
-    kept = [row for row in load("right")["rows"] if row["from"] != measured["from"]]
-    save("right", {**about(), "rows": kept + [case | measured for case in cases]})
+    earlier = load("right")
+    kept = [row for row in earlier["rows"] if row["from"] != measured["from"]]
+    save("right", {**about(), "rows": kept + [case | measured for case in cases]}, earlier)
     for case in cases:
         print(case, flush=True)

@@ -252,7 +252,8 @@ def main() -> None:
         return
     if "--pairs" in sys.argv:
         rows = scale(int(sys.argv[sys.argv.index("--pairs") + 1]))
-        save("doors", load("doors") | {"scale": rows})
+        result = load("doors")
+        save("doors", result | {"scale": rows}, result)
         return
     disable_progress_bars()
     if "--network" in sys.argv:
@@ -260,7 +261,7 @@ def main() -> None:
         result["mined"] = [row for row in result["mined"] if row["encoder"] == "static"]
         for name in OF_NETWORK:
             result["mined"] += measure(Case(name), "minilm")[0]
-            save("doors", result)
+            save("doors", result, result)
         fill_page(result)
         return
     result = {**about(), "mined": [], "audits": []}

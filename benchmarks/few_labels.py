@@ -160,7 +160,7 @@ def run(point: Point, more: str) -> None:
         return
     figures = {
         "params": params,
-        "commit": common.commit(),
+        "commit": common.state()["commit"],
         "date": common.now(),
         "seconds": round(time.monotonic() - started),
         **figures_of(point.folder),

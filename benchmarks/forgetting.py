@@ -34,7 +34,7 @@ from anmi.retrieval.encoders import load_encoder
 from anmi.training import trainer
 from anmi.training.objective import ContrastiveObjective
 from anmi.training.options import START, Alpha, TrainingOptions
-from common import DATA, MODELS, RESULTS, STORE, kedro, mean, paired, table
+from common import DATA, MODELS, STORE, kedro, mean, paired, table
 
 WORK: Final = common.WORK / "forgetting"
 COLLECTIONS: Final = ("hinglish_top", "kg_webnlg/beir_en", "sae4k_ko")
@@ -196,14 +196,13 @@ def main() -> None:
     arguments.add_argument("--collections", nargs="+", default=list(COLLECTIONS))
     arguments.add_argument("--rows", type=int, default=640, help="training rows at most")
     options = arguments.parse_args()
-    document = (
-        common.load("forgetting") if (RESULTS / "forgetting.json").is_file() else {"rows": []}
-    )
+    document = common.load("forgetting")
     for collection in options.collections:
         rows = [*cells(collection, VARIANTS, options.rows)]
         others = [row for row in document["rows"] if row["collection"] != collection]
+        earlier = document if others else None
         document = common.about() | {"options": OPTIONS, "rows": others + rows}
-        common.save("forgetting", document)
+        common.save("forgetting", document, earlier)
     shown = [row for row in document["rows"] if row["documents"] == "new"]
     lines = [
         [row["collection"], row["variant"], str(row["alpha"]), f"{row['ndcg_10']:.3f}"]

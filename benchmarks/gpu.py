@@ -299,14 +299,13 @@ def main() -> None:
     place = DATA / "scifact"
     corpus = read(place / "corpus.jsonl")
     rows = [measured for case in options.cases for measured in CASES[case](corpus, place)]
-    commit = common.commit(Path(anmi.__file__).parent)
+    state = common.state(Path(anmi.__file__).parent)
     for measured in rows if options.label else ():
-        measured["case"] += f" ({options.label}: {commit})"
-    file = common.RESULTS / "gpu.json"
-    earlier = common.load("gpu")["rows"] if file.is_file() else []
+        measured["case"] += f" ({options.label}: {state['commit']})"
+    before = common.load("gpu")
     names = {(measured["card"], measured["case"], measured["unit"]) for measured in rows}
-    earlier = [old for old in earlier if (old["card"], old["case"], old["unit"]) not in names]
-    common.save("gpu", common.about() | {"commit": commit, "rows": earlier + rows})
+    kept = [old for old in before["rows"] if (old["card"], old["case"], old["unit"]) not in names]
+    common.save("gpu", common.about() | {"rows": kept + rows}, before if kept else state)
 
 
 if __name__ == "__main__":

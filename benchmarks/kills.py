@@ -28,6 +28,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from common import state
+
 os.environ |= {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
@@ -140,7 +142,7 @@ def main() -> None:
         for point in points:
             rows.append(trial.kill(point))
             print(json.dumps(rows[-1]), flush=True)
-    document = {
+    document = state() | {
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "settings": SETTINGS,
         "seconds_uninterrupted": round(seconds, 2),

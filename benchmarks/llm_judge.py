@@ -248,7 +248,7 @@ def main() -> None:
         row["ndcg_10"] = (
             ndcg.get((row["collection"], f"asked_{row['calls']}")) if is_trained else None
         )
-    save("llm_judge", found | about())
+    save("llm_judge", found | about(), None if len(parts) == 2 else found)
 
 
 if __name__ == "__main__":

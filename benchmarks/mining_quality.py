@@ -109,8 +109,10 @@ def main() -> None:
     )
     only_route = arguments.parse_args().only is not None
     collections = planted(list(COLLECTIONS), "minilm")
-    old = load("mining_quality")["rows"]
-    rows = [kept for kept in old if only_route and not kept.get("recipe", "").startswith("route")]
+    old = load("mining_quality")
+    rows = [
+        row for row in old["rows"] if only_route and not row.get("recipe", "").startswith("route")
+    ]
     for each in [*collections, *planted(list(UNTUNED), "minilm")]:
         model = fitted([other for other in collections if other is not each])
         probability = np.where(each.block.filled, model(features(each.block)), np.nan)
@@ -118,7 +120,8 @@ def main() -> None:
         rows += found
         print(*map(json.dumps, found), sep="\n", flush=True)
     queries = {each.name: len(each.block) for each in collections}
-    save("mining_quality", {**about(), "queries": queries, "rows": rows})
+    document = {**about(), "queries": queries, "rows": rows}
+    save("mining_quality", document, old if only_route else None)
 
 
 if __name__ == "__main__":

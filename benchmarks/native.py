@@ -65,7 +65,8 @@ def main() -> None:
             )
             about["kept"] += [name] * bool(more[0])
         rows, tests = rows + more[0], tests + more[1]
-    save("native", {"about": about, "rows": rows, "tests": tests})
+    document = {"about": about, "rows": rows, "tests": tests}
+    save("native", document, old if about["kept"] else None)
     fill(README, "native.py", table_of(rows, MAIN, brief))
     fill(PAGE, "native.py", table_of(rows, None, whole))
 

@@ -175,10 +175,12 @@ def measured(name: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    rows = load("rerank")["rows"]
+    document = load("rerank")
     for name in sys.argv[1:] or COLLECTIONS:
-        rows = [row for row in rows if row["collection"] != name] + measured(name)
-        save("rerank", {"rows": rows})
+        kept = [row for row in document["rows"] if row["collection"] != name]
+        earlier = document if kept else None
+        document = {"rows": kept + measured(name)}
+        save("rerank", document, earlier)
 
 
 if __name__ == "__main__":

@@ -111,12 +111,15 @@ def main() -> None:
     arguments.add_argument(
         "--limit", type=float, default=float("inf"), help="seconds after which a run is stopped"
     )
-    given, runs = arguments.parse_args(), load("scale")["runs"]
+    given, earlier = arguments.parse_args(), load("scale")
+    runs, fresh = earlier["runs"], set()
     for documents in given.documents:
         found = mine(documents, given.work, given.limit)
         runs = [each for each in runs if each["documents"] != documents] + [found]
         runs.sort(key=lambda each: each["documents"])
-        save("scale", {"runs": runs})
+        fresh.add(documents)
+        is_whole = all(run["documents"] in fresh for run in runs)
+        save("scale", {"runs": runs}, None if is_whole else earlier)
         print(
             f"{documents:,}: {found['wall']:.0f} s ({found['cpu']:.0f} of the processor),"
             f" {found['mib']:,} MiB"

@@ -117,6 +117,7 @@ def main() -> None:
         save(
             "sparse",
             result | {"rows": sorted(lines, key=lambda line: (line["collection"], line["seed"]))},
+            result,
         )
 
 

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -71,27 +72,11 @@ def test_scripts_call_what_there_is(tmp_path: Path) -> None:
 
 # --- claims ---
 
-FIELDS = {
-    "claim",
-    "metric",
-    "recipe",
-    "over",
-    "collection",
-    "encoder",
-    "bucket",
-    "claimed",
-    "measured",
-    "low",
-    "high",
-    "p",
-    "seeds",
-    "fingerprint",
-    "p_holm",
-    "queries",
-    "steps",
-    "level",
-    "baseline",
-}
+FIELD_NAMES = """
+claim metric recipe over collection encoder bucket claimed measured low high p
+seeds fingerprint p_holm queries steps level baseline
+"""
+FIELDS = {*FIELD_NAMES.split()}
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +101,41 @@ def test_claims_are_of_the_recipes_as_they_are_today(claims: ModuleType) -> None
 
 
 # --- pages ---
+
+
+def test_every_result_has_its_commit_and_what_is_stale_is_marked() -> None:
+    stale, common = script("stale"), script("common")
+    assert {path.stem for path in RESULTS.glob("*.json")} == {*stale.MEASURES}
+    lines = common.split(stale.PAGE.read_text(encoding="utf-8"), "stale.py")[1].splitlines()
+    for (name, (made_by, rooms)), line in zip(stale.MEASURES.items(), lines[2:], strict=True):
+        assert (ROOT / "benchmarks" / made_by).exists(), made_by
+        assert all((ROOT / "src" / "anmi" / room).is_dir() for room in rooms), rooms
+        document = common.load(name)
+        *cells, since = (cell.strip() for cell in line.strip("|").split("|"))
+        assert cells == stale.row(name, document, None)[:-1], f"{name}: run `make stale`"
+        count = stale.changes(document["committed"], rooms)
+        if since == "none" and count is not None:
+            assert count <= stale.LIMIT, f"the code of {name} has changed: run `make stale`"
+
+
+def test_commits_to_the_measured_rooms_are_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stale, common = script("stale"), script("common")
+    git = partial(common.git, "-c", "user.name=a", "-c", "user.email=a@b", folder=tmp_path)
+    git("init", "--quiet")
+    for day, room in enumerate(("training", "search", "training"), 1):
+        (tmp_path / "src" / "anmi" / room).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / "anmi" / room / "module.py").write_text(f"DAY = {day}")
+        git("add", ".")
+        git("commit", "--quiet", "-m", room, f"--date=2026-01-0{day}T00:00:00+00:00")
+    monkeypatch.setattr(stale, "git", git)
+    dates = ("2025-12-31T00:00:00+00:00", *(f"2026-01-0{day}T12:00:00+00:00" for day in (1, 2, 3)))
+    assert [stale.changes(date, ("training",)) for date in dates] == [None, 1, 1, 0]
+    assert stale.changes(dates[1], ("training", "search")) == 2
+    assert common.state(tmp_path)["committed"].startswith("2026-01-03")
+    (tmp_path / "src" / "anmi" / "search" / "module.py").write_text("DAY = 4")
+    assert common.state(tmp_path)["commit"] == git("rev-parse", "--short", "HEAD") + "-dirty"
 
 
 def in_sample(rows: list[dict[str, Any]]) -> list[str]:

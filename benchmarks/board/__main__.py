@@ -68,7 +68,9 @@ def measured(task: Task, chosen: pd.DataFrame, *, train: bool) -> dict[str, Any]
 
 def run(collections: list[str]) -> None:
     """Run all miners; rows of other collections stay."""
-    rows = [row for row in load("board")["rows"] if row["collection"] not in collections]
+    old = load("board")
+    rows = [row for row in old["rows"] if row["collection"] not in collections]
+    earlier = old if rows else None
     for name in collections:
         task = Task.of(name)
         for miner, mine in MINERS.items():
@@ -77,7 +79,7 @@ def run(collections: list[str]) -> None:
             )
             print(json.dumps(rows[-1]), flush=True)
     rows.sort(key=lambda row: list(COLLECTIONS).index(row["collection"]))
-    save("board", {**about(), "rows": rows})
+    save("board", {**about(), "rows": rows}, earlier)
     fill(PAGE, "board", table(rows))
 
 

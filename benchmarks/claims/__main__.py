@@ -448,16 +448,17 @@ def main() -> None:
                     mined.train(int(seed))
                     print(matrix, collection, system, seed, common.now(), flush=True)
     key_of = itemgetter("claim", "metric", "collection", "encoder", "bucket", "fingerprint")
-    before = {
-        key_of(row): row for row in common.load("claims")["rows"] if row["measured"] is not None
-    }
-    measured = [
-        row if row["measured"] is not None else row | before.get(key_of(row), {}) for row in rows()
-    ]
+    earlier = common.load("claims")
+    before = {key_of(row): row for row in earlier["rows"] if row["measured"] is not None}
+    measured, is_kept = [], False
+    for row in rows():
+        kept = before.get(key_of(row), {}) if row["measured"] is None else {}
+        measured.append(row | kept)
+        is_kept |= bool(kept)
     tested = [row for row in measured if row["p"] is not None and row["bucket"] == "all"]
     for row, p_holm in zip(tested, holm([row["p"] for row in tested]).tolist(), strict=True):
         row["p_holm"] = round(p_holm, 5)
-    common.save("claims", {**about(), "rows": measured})
+    common.save("claims", {**about(), "rows": measured}, earlier if is_kept else None)
     fill(PAGE, "claims", page_table(measured))
 
 
