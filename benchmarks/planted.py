@@ -24,7 +24,7 @@ from anmi.evaluation.significance import Share, share
 from anmi.judging.evidence import Material, Terms, facts_of, gather
 from anmi.judging.fused import features
 from anmi.pipelines.dense.nodes import make_corpus_encoder
-from anmi.pipelines.params import DenseParams, SearchParams
+from anmi.pipelines.params import DenseParams
 from anmi.retrieval import pool
 from anmi.retrieval.bm25 import BM25Index
 from anmi.retrieval.encoders import Encoder, Role, place_of
@@ -147,7 +147,6 @@ class Opened:
             new_documents=read.corpus[:0],
             encoder=encoder,
             params=DenseParams(),
-            search=SearchParams(),
             seed=SEED,
             store=store,
         )

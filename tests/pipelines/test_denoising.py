@@ -122,9 +122,7 @@ def mined(tmp_path_factory: pytest.TempPathFactory, new_store: Callable[[Path], 
     terms = cut_terms(corpus, INFO, "clean", BOOK, bm25)
     encoder: dict[str, Any] = {"corpus": corpus, "encoder": "corpus", "params": dense}
     encoder["store"] = store
-    corpus_encoder = make_corpus_encoder(
-        new_documents=corpus[:0], seed=1, search=SearchParams(), **encoder
-    )
+    corpus_encoder = make_corpus_encoder(new_documents=corpus[:0], seed=1, **encoder)
     chosen: dict[str, Any] = {"recipe": "clean", "recipes": BOOK, "engine": IN_PROCESS}
     encoded = encode_collection(queries=queries, corpus_encoder=corpus_encoder, **encoder, **chosen)
     vectors = encoded["document_embeddings"]

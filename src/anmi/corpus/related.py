@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -59,6 +60,8 @@ _LEAST_PARENTS: Final = 3
 _WORD: Final = re.compile(f"{UNSPACED.pattern}|[^\\s{UNSPACED.pattern[1:-1]}]+")
 # Runs of three words are the shortest that show word order; short texts have few longer ones.
 _RUN: Final = 3
+# Texts whose words are strings at one time, which bounds memory.
+_TEXTS_AT_ONCE: Final = 16_384
 # Each text is compared with only the 100 before it that share a rare run of words, so that a corpus
 # of filled-in forms takes linear time; a pair shares many runs by which it may be found.
 _REACH: Final = 100
@@ -111,26 +114,15 @@ def near_duplicates(
     [(0, 2, 1.0)]
     """
     texts = arrow(forms)
-    frequency = Counter[str]()
-    for form in texts:
-        frequency.update(set(_words(form.as_py())))
-    limit = max(_NAME_SHARE * len(texts), _LEAST_COMMON)
-    telling = set()
-    for word, count in frequency.items():
-        if count < limit or _is_name(word):
-            telling.add(word)
-    del frequency
-    groups = defaultdict[int, list[int]](list)
-    for row, form in enumerate(texts):
-        words = _words(form.as_py())
-        if len(words) >= max(least_words, 1):
-            # The key says which names the text has, and how often.
-            telling_words = sorted(filter(telling.__contains__, words))
-            groups[hash(tuple(telling_words))].append(row)
+    keys, word_counts = _keys_of_names(texts)
+    rows_of_key = defaultdict[int, list[int]](list)
+    is_long = word_counts >= max(least_words, 1)
+    _, key_of_long, key_counts = np.unique(keys[is_long], return_inverse=True, return_counts=True)
+    shared = key_counts[key_of_long] > 1
+    for row, key in zip(np.flatnonzero(is_long)[shared].tolist(), key_of_long[shared], strict=True):
+        rows_of_key[key].append(row)
     pairs = []
-    for rows in groups.values():
-        if len(rows) == 1:
-            continue
+    for rows in rows_of_key.values():
         runs = {}
         for row in rows:
             runs[row] = _runs(_words(texts[row].as_py()))
@@ -140,6 +132,51 @@ def near_duplicates(
             if share >= similarity:
                 pairs.append((i, j, share))
     return sorted(pairs)
+
+
+def _keys_of_names(texts: pa.LargeStringArray) -> tuple[NDArray[np.uint64], Int64s]:
+    """Return a hash of the telling words of each text, in any order, and its number of words."""
+    starts = range(0, max(len(texts), 1), _TEXTS_AT_ONCE)
+    rows = [_split(texts[start : start + _TEXTS_AT_ONCE]) for start in starts]
+    word_counts = [pc.list_value_length(block).to_numpy() for block in rows]
+    encoded = pa.chunked_array([block.flatten().dictionary_encode() for block in rows])
+    encoded = encoded.unify_dictionaries()
+    words = encoded.chunk(0).dictionary
+    blocks = [chunk.indices.to_numpy() for chunk in encoded.chunks]
+    del rows, encoded
+    limit = max(_NAME_SHARE * len(texts), _LEAST_COMMON)
+    occurrences = np.zeros(len(words), np.int64)
+    for numbers in blocks:
+        occurrences += np.bincount(numbers, minlength=len(words))
+    is_common = occurrences >= limit
+    frequency = np.zeros(len(words), np.int64)
+    for numbers, lengths in zip(blocks, word_counts, strict=True):
+        rows_of_words = np.repeat(np.arange(len(lengths)), lengths)
+        common = is_common[numbers]
+        # Sorting takes a twentieth of what np.unique does, which hashes.
+        pairs = np.sort(rows_of_words[common] * len(words) + numbers[common])
+        is_first = np.diff(pairs, prepend=-1) > 0
+        frequency += np.bincount(pairs[is_first] % len(words), minlength=len(words))
+    is_telling = frequency < limit
+    for number in np.flatnonzero(~is_telling).tolist():
+        is_telling[number] = _is_name(words[number].as_py())
+    # A sum of random numbers tells sets of words apart, however often each stands in a text.
+    hashes = np.random.default_rng(0).integers(0, 1 << 64, len(words), np.uint64)
+    hashes *= is_telling
+    keys = []
+    for numbers, lengths in zip(blocks, word_counts, strict=True):
+        sums = np.concatenate([[np.uint64(0)], np.cumsum(hashes[numbers])])
+        ends = np.cumsum(lengths)
+        keys.append(sums[ends] - sums[ends - lengths])
+    return np.concatenate(keys), np.concatenate(word_counts)
+
+
+def _split(texts: pa.LargeStringArray) -> pa.LargeListArray:
+    """Return the words of each text, as :func:`_words` does."""
+    if not pc.all(pc.string_is_ascii(texts)).as_py():
+        apart = pc.replace_substring_regex(texts, f"({UNSPACED.pattern})", r" \1 ")
+        texts = pc.utf8_trim_whitespace(apart)
+    return pc.utf8_split_whitespace(texts)
 
 
 def _words(form: str) -> list[str]:

@@ -315,8 +315,7 @@ def normalised(text: str) -> str:
         lowered = one_form(text).casefold().replace("i\u0307", "i")
         folded = one_form(lowered).translate(_BLANKS)
         folded = _BESIDE_UNSPACED.sub(" ", folded)
-    tokens = (token if token.isalnum() else _without_punctuation(token) for token in folded.split())
-    return " ".join(filter(None, tokens)) or text.strip()
+    return " ".join(filter(None, map(_without_punctuation, folded.split()))) or text.strip()
 
 
 def _without_markup(text: str) -> str:
@@ -351,7 +350,7 @@ def telling(form: str, stop: Collection[str]) -> str:
     return " ".join(word for word in form.translate(_LOOKALIKES).split() if word not in stop)
 
 
-@lru_cache(1 << 16)
+@lru_cache(1 << 18)
 def _without_punctuation(token: str) -> str:
     """Return a token without the punctuation of its sentence.
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,8 @@ from anmi.errors import AnmiError
 from anmi.files import read_json
 from anmi.fingerprint import hash_value
 from anmi.ragged import Float32s
-from anmi.retrieval.terms import counted_texts
+from anmi.retrieval.terms import Cut, counted_texts
+from anmi.retrieval.tokenize import runs_of
 
 _TABLE: Final = "StaticEmbedding"
 _NORMALIZE: Final = "Normalize"
@@ -85,10 +87,13 @@ class TokenTable:
     def encode(self, texts: Sequence[str], prompt: str = "") -> Float32s:
         """Return vectors, float32 [T, D]; 0 for a text without a known token."""
         texts = [prompt + text for text in texts] if prompt else texts
-        vectors, lengths = self._mean(texts, self._cuts_words_alone)
+        alone = self._cuts_words_alone
+        vectors, lengths = self._mean(texts, self._cut_words if alone else self._cut, alone=alone)
         longest = (self._tokenizer.truncation or {}).get("max_length", np.inf)
         if len(long := np.flatnonzero(lengths > longest)):
-            vectors[long] = self._mean([texts[place] for place in long.tolist()], False)[0]
+            beginnings = partial(self._cut_beginnings, longest=longest)
+            long_texts = [texts[place] for place in long.tolist()]
+            vectors[long] = self._mean(long_texts, beginnings, alone=False)[0]
         # Once by the module, if any, and once because unit vectors are asked for.
         times = 1 + self.normalised if self.normalised or self.similarity_fn_name == _COSINE else 0
         for _ in range(times):
@@ -97,9 +102,11 @@ class TokenTable:
             )
         return vectors
 
-    def _mean(self, texts: Sequence[str], alone: bool) -> tuple[Float32s, Float32s]:
+    def _mean(
+        self, texts: Sequence[str], cut: Cut[int], *, alone: bool
+    ) -> tuple[Float32s, Float32s]:
         """Return the mean vectors, and the number of tokens of each text."""
-        counts, columns = counted_texts(texts, self._cut_words if alone else self._cut, alone=alone)
+        counts, columns = counted_texts(texts, cut, alone=alone)
         # Added up in the order of their numbers, whatever other texts there are.
         numbers = np.array([*columns] or [0])
         if (largest := int(numbers.max())) >= len(self._table):
@@ -117,6 +124,14 @@ class TokenTable:
     def _cut(self, texts: Sequence[str]) -> list[list[int]]:
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
+
+    def _cut_beginnings(self, texts: Sequence[str], longest: int) -> list[list[int]]:
+        """Return the first tokens of texts whose words are cut alone."""
+        words, places, starts = runs_of(texts)
+        tokens = self._cut_words(words)
+        rows = [places[start:end].tolist() for start, end in pairwise(starts)]
+        tokens_of_rows = (chain.from_iterable(map(tokens.__getitem__, row)) for row in rows)
+        return [list(islice(row, longest)) for row in tokens_of_rows]
 
     def _cut_words(self, words: Sequence[str]) -> list[list[int]]:
         """Do what :meth:`_cut` does to words that may come again."""

@@ -15,7 +15,7 @@ from anmi.candidates import CandidateShards
 from anmi.corpus.related import documents_of, first_passages
 from anmi.corpus.texts import document_texts, joined_texts
 from anmi.engine import EngineParams, make_blocks, map_shards
-from anmi.files import room
+from anmi.files import Linked, room
 from anmi.pipelines.params import BM25Params, DenseParams, SearchParams
 from anmi.ragged import Float32s, Int32s
 from anmi.retrieval import encoders, exact
@@ -36,16 +36,41 @@ def make_corpus_encoder(
     new_documents: pd.DataFrame,
     encoder: str,
     params: DenseParams,
-    search: SearchParams,
     seed: int,
     store: Store,
 ) -> Path:
     """Make the corpus's own encoder, of all but new documents; an empty folder if none is used."""
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
-    if encoders.OF_CORPUS in (encoder, params.encoder, *search.parts):
+    if encoders.OF_CORPUS in (encoder, params.encoder):
         old = corpus[~corpus.document_id.isin(new_documents.document_id)]
         encoders.save_corpus_encoder(joined_texts(old), folder, seed, store, params.device)
     return folder
+
+
+def make_corpus_part(
+    *,
+    corpus: pd.DataFrame,
+    new_documents: pd.DataFrame,
+    corpus_encoder: Path,
+    params: DenseParams,
+    search: SearchParams,
+    seed: int,
+    store: Store,
+) -> Path | Linked:
+    """Return the corpus's own encoder for the search, made here if mining had no use for it.
+
+    The folder is empty if it is no part of the search either.
+    """
+    if any(corpus_encoder.iterdir()):
+        return Linked(corpus_encoder)
+    return make_corpus_encoder(
+        corpus=corpus,
+        new_documents=new_documents,
+        encoder=encoders.OF_CORPUS if encoders.OF_CORPUS in search.parts else "",
+        params=params,
+        seed=seed,
+        store=store,
+    )
 
 
 def encode_collection(

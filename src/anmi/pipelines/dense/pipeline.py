@@ -19,7 +19,6 @@ ENCODER_MADE_OF: Final = by_name(
     "corpus",
     "new_documents",
     "params:encoder",
-    "params:search",
     "params:seed",
     "store",
     params="params:dense",

@@ -14,12 +14,12 @@ _ASKED: Final = ("corpus", "queries", "qrels", "pseudo_queries")
 _DEV: Final = (*_ASKED, "training_summary", "params:seed")
 PARTS_MADE_OF: Final = by_name(
     *_DEV,
-    "corpus_encoder",
     "bm25_index",
     "params:encoder",
     "params:search",
     "params:dense",
     "store",
+    corpus_encoder="corpus_part",
     trained_model="measured_model",
 )
 

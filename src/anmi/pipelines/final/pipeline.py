@@ -7,23 +7,33 @@ from typing import Any, Final
 
 from kedro.pipeline import Node, Pipeline
 
-from anmi.pipelines.dense.nodes import make_corpus_encoder
+from anmi.pipelines.dense.nodes import make_corpus_encoder, make_corpus_part
 from anmi.pipelines.dense.pipeline import ENCODER_MADE_OF
 from anmi.pipelines.evaluation.pipeline import PARTS_MADE_OF
 from anmi.pipelines.evaluation.search import make_parts
 from anmi.pipelines.final import nodes
 from anmi.pipelines.final.nodes import FINAL, MEASURED, if_trained_again
 from anmi.pipelines.training.nodes import prepare_training_data, score_candidates, train_retriever
-from anmi.pipelines.training.pipeline import PREPARED_FROM, SCORED_BY, TRAINED, TRAINED_ON
+from anmi.pipelines.training.pipeline import (
+    PART_MADE_OF,
+    PREPARED_FROM,
+    SCORED_BY,
+    TRAINED,
+    TRAINED_ON,
+)
 from anmi.pipelines.wiring import by_name, node, stage
 
 _CHOICE: Final = {"choice": f"{FINAL}.choice"}
 _RELEASED: Final = ("queries", "new_documents", "pseudo_queries", "training_rows")
 # Of these the final training has its own.
-_OWN: Final = {
-    name: f"{FINAL}.{name}"
-    for name in (*_RELEASED, "corpus_encoder", "scored_candidates", "training_data", "search_parts")
-}
+_MADE_AGAIN: Final = (
+    "corpus_encoder",
+    "corpus_part",
+    "scored_candidates",
+    "training_data",
+    "search_parts",
+)
+_OWN: Final = {name: f"{FINAL}.{name}" for name in (*_RELEASED, *_MADE_AGAIN)}
 _TRAINED: Final = {name: f"{FINAL}.{name}" for name in TRAINED} | {"trained_model": "trained_model"}
 
 
@@ -72,6 +82,7 @@ def _again(
 def _trained_again() -> list[Node]:
     steps: dict[str, tuple[Callable[..., Any], Mapping[str, str]]] = {
         "corpus_encoder": (make_corpus_encoder, ENCODER_MADE_OF),
+        "corpus_part": (make_corpus_part, PART_MADE_OF),
         "scored_candidates": (score_candidates, SCORED_BY),
         "training_data": (prepare_training_data, PREPARED_FROM),
     }
@@ -85,7 +96,7 @@ def _trained_again() -> list[Node]:
 def _deployed() -> list[Node]:
     # Scores are compared by the queries that chose the weights.
     parts_made_of = PARTS_MADE_OF | {
-        "corpus_encoder": _OWN["corpus_encoder"],
+        "corpus_encoder": _OWN["corpus_part"],
         "trained_model": "trained_model",
         f"{MEASURED}search": "measured_search",
     }

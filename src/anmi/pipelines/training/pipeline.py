@@ -6,6 +6,7 @@ from typing import Final
 
 from kedro.pipeline import Pipeline
 
+from anmi.pipelines.dense.nodes import make_corpus_part
 from anmi.pipelines.training.nodes import prepare_training_data, score_candidates, train_retriever
 from anmi.pipelines.wiring import by_name, node, stage
 
@@ -20,9 +21,18 @@ _SHARED: Final = (
 )
 _ENCODED: Final = ("corpus_encoder", "related_documents", "params:encoder", "params:dense", "store")
 PREPARED_FROM: Final = by_name(*_SHARED, "queries", "qrels", "pseudo_queries", "params:seed")
+PART_MADE_OF: Final = by_name(
+    "corpus",
+    "new_documents",
+    "corpus_encoder",
+    "params:search",
+    "params:seed",
+    "store",
+    params="params:dense",
+)
 SCORED_BY: Final = by_name(
     *_SHARED, *_ENCODED, "pseudo_queries", "qrels", "bm25_index", "params:search"
-)
+) | {"corpus_encoder": "corpus_part"}
 TRAINED_ON: Final = by_name(
     *_SHARED,
     *_ENCODED,
@@ -45,6 +55,7 @@ def create_pipeline() -> Pipeline:
     """Return the pipeline."""
     nodes = [
         node(prepare_training_data, PREPARED_FROM, "training_data"),
+        node(make_corpus_part, PART_MADE_OF, "corpus_part"),
         node(score_candidates, SCORED_BY, "scored_candidates"),
         node(train_retriever, TRAINED_ON, TRAINED),
     ]
