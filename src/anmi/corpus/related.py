@@ -116,7 +116,8 @@ def near_duplicates(
     texts = arrow(forms)
     keys, word_counts = _keys_of_names(texts)
     rows_of_key = defaultdict[int, list[int]](list)
-    is_long = word_counts >= max(least_words, 1)
+    # Arrow splits an empty text into one empty word.
+    is_long = (word_counts >= least_words) & (pc.binary_length(texts).to_numpy() > 0)
     _, key_of_long, key_counts = np.unique(keys[is_long], return_inverse=True, return_counts=True)
     shared = key_counts[key_of_long] > 1
     for row, key in zip(np.flatnonzero(is_long)[shared].tolist(), key_of_long[shared], strict=True):
@@ -501,7 +502,7 @@ def _parents_by_id(corpus: pd.DataFrame, limit: int) -> pd.Series:
     if parts_in_runs < _LEAST_SHARE * len(corpus) or is_multipart_run.sum() < _LEAST_PARENTS:
         return parts["parent"][:0]
     # A document that has parts is whole, whatever its own id ends in.
-    is_whole = corpus["document_id"][parts.index].isin(by_parent.index)
+    is_whole = among(corpus["document_id"][parts.index], by_parent.index)
     is_whole |= parts["parent"].map(by_parent["size"]) > limit
     return parts["parent"][~is_whole]
 
@@ -588,7 +589,7 @@ def new_documents(
         labelled_queries = count_labelled(queries, qrels, split)
         if labelled_queries >= FEWEST_DEV:
             relevant_passages = qrels.document_id[qrels.relevance > 0]
-            labelled_documents = documents[corpus.document_id.isin(relevant_passages)].nunique()
+            labelled_documents = documents[among(corpus.document_id, relevant_passages)].nunique()
             is_measured = split == "dev" or labelled_queries >= FEWEST_FOR_NEW
             candidates = _labelled_candidates(of_split, queries, new_queries)
             candidates.max_documents = _MOST_NEW * labelled_documents * is_measured
@@ -702,7 +703,7 @@ def count_labelled(
     1
     """
     query_ids = queries.query_id[queries.split == split]
-    return int(query_ids.isin(qrels.query_id).sum())
+    return int(among(query_ids, qrels.query_id).sum())
 
 
 def why_none_is_new(queries: pd.DataFrame, qrels: pd.DataFrame) -> str:

@@ -329,7 +329,7 @@ def _labels(
     rows = rows.assign(relevance=rows["relevance"].where(relevant, 0))
     in_corpus = among(rows["document_id"], documents["document_id"])
     is_lost = ~in_corpus & (rows["relevance"] > 0)
-    is_lost &= ~rows["split"].isin(rows["split"][in_corpus])
+    is_lost &= ~among(rows["split"], rows["split"][in_corpus])
     if is_lost.any():
         lost_row = rows[is_lost].iloc[0]
         raise AnmiError(

@@ -210,8 +210,9 @@ class RunHooks:
         if dataset_name == "registration":
             self.record.decision = data["decision"]
         self._saved_names.add(dataset_name)
-        if self._saved_names >= set(node.outputs):
-            self._stop(node)
+        if not self._saved_names >= set(node.outputs):
+            return
+        self._stop(node)
         if "://" not in self._root or time.monotonic() - self._last_write > _REMOTE_SECONDS:
             self._try_to_write()
 

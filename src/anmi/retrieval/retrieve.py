@@ -199,6 +199,8 @@ class Retrieve:
 
     def _drawn(self, query_ids: list[str], excluded: Int32s) -> Int32s:
         """Draw random candidates of each query among the texts of the corpus, int32 [Q, R]."""
+        if not self.random:
+            return np.empty((len(query_ids), 0), np.int32)
         texts, number = np.unique(self.related.first_of_text, return_inverse=True)
         excluded_texts = np.where(excluded == PADDING, PADDING, number[excluded])
         excluded_texts = excluded_texts.astype(np.int32)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from anmi.candidates import CandidateShards
 from anmi.corpus.related import documents_of, first_passages
-from anmi.corpus.texts import document_texts, joined_texts
+from anmi.corpus.texts import among, document_texts, joined_texts
 from anmi.engine import EngineParams, make_blocks, map_shards
 from anmi.files import Linked, room
 from anmi.pipelines.params import BM25Params, DenseParams, SearchParams
@@ -42,7 +42,7 @@ def make_corpus_encoder(
     """Make the corpus's own encoder, of all but new documents; an empty folder if none is used."""
     folder = Path(tempfile.mkdtemp(dir=room("anmi-models-")))
     if encoders.OF_CORPUS in (encoder, params.encoder):
-        old = corpus[~corpus.document_id.isin(new_documents.document_id)]
+        old = corpus[~among(corpus.document_id, new_documents.document_id)]
         encoders.save_corpus_encoder(joined_texts(old), folder, seed, store, params.device)
     return folder
 
@@ -166,8 +166,8 @@ def retrieve(
     ids = corpus.document_id.tolist()
     numbers = dict(zip(ids, range(len(ids)), strict=True))
     encoded = queries[queries.split.isin(chosen.splits)]
-    labelled = qrels.query_id[qrels.document_id.isin(ids)]
-    is_mined = (encoded.split == split) & encoded.query_id.isin(labelled)
+    labelled = qrels.query_id[among(qrels.document_id, corpus.document_id)]
+    is_mined = (encoded.split == split) & among(encoded.query_id, labelled)
     vectors = _scaled(np.asarray(query_embeddings), dense_index)[is_mined.to_numpy()]
     mined = encoded[is_mined]
     shards = query_shards(

@@ -11,7 +11,7 @@ import pandas as pd
 
 from anmi.candidates import PADDING, Candidates, CandidateShards, ColumnShards
 from anmi.corpus.knowledge import Knowledge
-from anmi.corpus.texts import document_texts, joined_texts, values_by_id
+from anmi.corpus.texts import among, document_texts, joined_texts, values_by_id
 from anmi.corpus.types import empty
 from anmi.engine import EngineParams, map_blocks
 from anmi.errors import AnmiError
@@ -51,7 +51,7 @@ def select_negatives(
     # What is fitted looks at what the recipe reads, and at what held-out positives were given.
     read = measured.only(*needed(runner.recipe.requires), "p_heldout")
     runner.fit(read.map(with_probabilities), dev)
-    is_new = corpus.document_id.isin(new_documents.document_id).to_numpy(bool)
+    is_new = among(corpus.document_id, new_documents.document_id)
     return map_blocks(engine, partial(_selected, runner, is_new), measured, "selecting")
 
 
@@ -155,8 +155,8 @@ def make_variants(
     if merged_options(recipes.get(recipe), training).sources.kind != "mixed":
         return empty(*VARIANT_COLUMNS)
     ids = corpus.document_id.tolist()
-    positives = qrels[(qrels.relevance > 0) & qrels.query_id.isin(queries.query_id)]
-    documents = np.flatnonzero(corpus.document_id.isin(positives.document_id)).astype(np.int32)
+    positives = qrels[(qrels.relevance > 0) & among(qrels.query_id, queries.query_id)]
+    documents = np.flatnonzero(among(corpus.document_id, positives.document_id)).astype(np.int32)
     writer = None
     if selection.generator is not None:
         ask = Endpoint(selection.generator).ask
