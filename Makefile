@@ -26,7 +26,7 @@ run: .venv/.installed ## install what is missing, run the whole pipeline on the 
 
 test: lint unit ## install what is missing, then lint, types and every test that is not rare: minutes
 
-test-all: test rare ## that, and the rare tests: before a release, and every night
+test-all: test rare bench ## that, the rare tests and the speed of mining: before a release, and every night
 
 lint: .venv/.installed-test
 	@echo "==> ruff"
@@ -72,20 +72,25 @@ define RARE_TESTS
 endef
 export RARE_TESTS
 
+# Where it matches, the speed of mining is compared with the committed one, too.
+MINING := ^src/anmi/(retrieval|corpus|engine|store|pipelines)/
+
 # A rare test that changed itself is run, too.
 changed: .venv/.installed-test ## the rare tests of what changed since BASE=COMMIT; all where there is no such commit
 	@if [ -z "$(BASE)" ] || ! changed=$$(git diff --name-only --no-renames "$(BASE)" -- 2>/dev/null); then \
-	  echo "==> pytest, all rare tests: what changed cannot be told"; $(PYTEST) -m rare; exit; \
+	  echo "==> pytest, all rare tests: what changed cannot be told"; $(PYTEST) -m rare && exec $(MAKE) bench; exit; \
 	fi; \
 	files=$$({ echo "$$changed" | grep -E '^tests/.*/test_[^/]*.py$$'; \
 	  echo "$$RARE_TESTS" | while read -r pattern files; do \
 	    if echo "$$changed" | grep -Eq "$$pattern"; then echo "$$files"; fi; done; } | tr ' ' '\n' | sort -u); \
 	found=$$(for file in $$files; do [ ! -e "$$file" ] || echo "$$file"; done); \
 	echo "==> pytest, the rare tests of what changed:" $${found:-none}; \
-	[ -z "$$found" ] || { $(PYTEST) -m rare $$found || [ $$? -eq 5 ]; }
+	[ -z "$$found" ] || { $(PYTEST) -m rare $$found || [ $$? -eq 5 ] || exit 1; }; \
+	if echo "$$changed" | grep -Eq '$(MINING)'; then exec $(MAKE) bench; fi
 
-bench: .venv/.installed-test ## the quick benchmarks of speed, on a quiet machine: refuses what became a fifth slower
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/peer_mining.py $${ANMI_DATA:-../shared/data}/medquad --times 2 --check
+bench: .venv/.installed-test ## mine beside mine_hard_negatives: refuses what takes a fifth more of processor or memory
+	@echo "==> the speed of mining beside mine_hard_negatives"
+	@$(BIN)/python benchmarks/peer_mining.py $${ANMI_DATA:-../shared/data}/medquad --times 1 --check
 
 stale: .venv/.installed ## count the changes since each benchmark was measured, in benchmarks/results/README.md
 	@$(BIN)/python benchmarks/stale.py

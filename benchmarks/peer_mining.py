@@ -4,14 +4,16 @@ The peer (peer.py) imports, loads, encodes, mines by the rule of ``nv_retriever`
 95 % of the positive's score, among the 100 nearest) and writes JSON lines. Ours is ``kedro run
 --pipelines mining``: a data root and a store without anything that was mined or encoded, and
 ``second`` another recipe in the data root and with the store of ``anmi``. Both are whole processes,
-by turns. What is made once for all runs was made before: the static encoder, which all are given,
+by turns. Both mine whole documents, of which the peer's encoder sees the first 512 tokens;
+``passages`` is ``anmi`` as it is set by default, which cuts long documents and mines passages. What
+is made once for all runs was made before: the static encoder, which all are given,
 and the tables of the tracking database, whose seconds are a row of their own. Seconds of the
 processor are of the process and all that it started, as other work on the machine stretches wall
 time; memory is the largest sum of proportional set sizes of the tree, looked at five times a
 second. Medians go to speed.json, with the ``coverage``: the share of (query, positive) rows that
 get all 7 negatives. With ``--check`` they are compared with those that are there instead, and a
 ratio that is a fifth worse is refused with exit status 1: ratios carry over to other machines,
-where seconds do not.
+where seconds do not. CI and the nightly build check so, on other machines than the committed one.
 
     python benchmarks/peer_mining.py ../shared/data/medquad --times 5
 """
@@ -51,7 +53,13 @@ UNSET: Final = (
     "OPENBLAS_NUM_THREADS",
     "PYTHONDONTWRITEBYTECODE",
 )
-GOALS: Final = {"nv_retriever": 0.7, "anmi": 1.2, "second": 0.35}
+GOALS: Final = {"nv_retriever": 0.7, "anmi": 1.2, "second": 0.35, "passages": None}
+NOTES: Final = {
+    "second": f"{SECOND} after anmi, store warm",
+    "passages": "anmi over 27,303 passages, where the others mine 15,807 documents",
+}
+# What the peer mines.
+_WHOLE: Final = ",ingestion.passages=none"
 # For each second of looking at memory and processor, so many without.
 _RESTS: Final = 50
 
@@ -169,15 +177,20 @@ def turn(collection: Path) -> dict[str, dict[str, Any]]:
         found["tracking"] = measured(
             [sys.executable, "-c", code, str(work / "tracking" / "mlflow.db")], {}
         )
-        for recipe in ("nv_retriever", "anmi"):
-            data, store = work / recipe / "data", work / recipe / "store"
+        for case, recipe, more in (
+            ("nv_retriever", "nv_retriever", _WHOLE),
+            ("anmi", "anmi", _WHOLE),
+            ("passages", "anmi", ""),
+        ):
+            data, store = work / case / "data", work / case / "store"
             shutil.copytree(MODELS, store / "models")
             shutil.copytree(work / "tracking", data / "tracking")
-            found[recipe] = mined(recipe, collection, data, store)
-            found[recipe]["coverage"] = json.loads(
+            found[case] = mined(recipe, collection, data, store, more=more)
+            found[case]["coverage"] = json.loads(
                 artifact(data, "selection_summary.json").read_text()
             )["coverage"]
-        found["second"] = mined(SECOND, collection, work / "anmi" / "data", work / "anmi" / "store")
+        places = work / "anmi" / "data", work / "anmi" / "store"
+        found["second"] = mined(SECOND, collection, *places, more=_WHOLE)
         found["registry"] = measured([KEDRO, "registry", "list"], {})
     return found
 
@@ -196,12 +209,16 @@ def row(
 
 
 def worse(fresh: list[dict[str, Any]], committed: list[dict[str, Any]]) -> list[str]:
-    """Return a sentence on each ratio to the peer that is a fifth worse than the committed one of the same case."""
+    """Return a sentence on each ratio to the peer that is a fifth worse than the committed one of the same case.
+
+    Wall time is left out: other work on the machine stretches it, and not that of both alike.
+    """
     before = {each["case"]: each["ratio"] for each in committed}
+    compared = [each for each in fresh if each["ratio"] and each["unit"] != "s"]
     return [
         f"{each['case']}: {each['ratio']} times the peer's {each['unit']}, committed is {was}"
-        for each in fresh
-        if each["ratio"] and (was := before.get(each["case"])) and each["ratio"] / was > ALLOWED
+        for each in compared
+        if (was := before.get(each["case"])) and each["ratio"] / was > ALLOWED
     ]
 
 
@@ -213,18 +230,14 @@ def rows(turns: list[dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
 
     made = []
     for case, goal in GOALS.items():
-        note = (
-            f"{SECOND} after anmi, store warm"
-            if case == "second"
-            else "nothing mined or encoded before"
-        )
+        note = NOTES.get(case, "nothing mined or encoded before")
         for value, unit in (("wall", "s"), ("cpu", "processor s"), ("mib", "MiB")):
             what = {
                 "wall": "whole process",
                 "cpu": "whole process, processor",
                 "mib": "peak memory of the tree",
             }[value]
-            limit = 1.0 if value == "mib" else goal
+            limit = 1.0 if value == "mib" and goal else goal
             made.append(
                 row(f"{case}: {what}", of(case, value), of("peer", value), limit, unit, note)
             )
@@ -270,11 +283,12 @@ def about(turns: list[dict[str, dict[str, Any]]], collection: Path) -> dict[str,
             ("nv_retriever", "nodes"),
             ("anmi", "nodes"),
             ("second", "nodes"),
+            ("passages", "nodes"),
         )
     }
     coverage = {
         name: median(turn[name]["coverage"] for turn in turns)
-        for name in ("peer", "nv_retriever", "anmi")
+        for name in ("peer", "nv_retriever", "anmi", "passages")
     }
     return {
         "collection": collection.name,

@@ -119,13 +119,14 @@ def near_duplicates(
     # Arrow splits an empty text into one empty word.
     is_long = (word_counts >= least_words) & (pc.binary_length(texts).to_numpy() > 0)
     _, key_of_long, key_counts = np.unique(keys[is_long], return_inverse=True, return_counts=True)
-    shared = key_counts[key_of_long] > 1
-    for row, key in zip(np.flatnonzero(is_long)[shared].tolist(), key_of_long[shared], strict=True):
+    is_shared = key_counts[key_of_long] > 1
+    rows = np.flatnonzero(is_long)[is_shared].tolist()
+    for row, key in zip(rows, key_of_long[is_shared].tolist(), strict=True):
         rows_of_key[key].append(row)
     pairs = []
-    for rows in rows_of_key.values():
+    for similar_rows in rows_of_key.values():
         runs = {}
-        for row in rows:
+        for row in similar_rows:
             runs[row] = _runs(_words(texts[row].as_py()))
         for i, j in _sharing(runs, similarity):
             shared = runs[i] & runs[j]
