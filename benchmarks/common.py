@@ -153,13 +153,3 @@ def paired(first: pd.Series, second: pd.Series) -> dict[str, float | None]:
 def plain(value: float, digits: int) -> float | None:
     """Return a number for JSON; None where there is no interval."""
     return None if math.isnan(value) else round(float(value), digits)
-
-
-def save_cases(script: str, cases: list[dict[str, Any]]) -> None:
-    """Put the rows of a script, ``case, value, unit, note``, in the place of those that it has in right.json."""
-    measured = {"from": f"benchmarks/{Path(script).name}", "date": now()[:10]}
-    earlier = load("right")
-    kept = [row for row in earlier["rows"] if row["from"] != measured["from"]]
-    save("right", {**about(), "rows": kept + [case | measured for case in cases]}, earlier)
-    for case in cases:
-        print(case, flush=True)

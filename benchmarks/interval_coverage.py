@@ -32,7 +32,7 @@ from anmi.retrieval.kinds import EncoderSettings
 from anmi.retrieval.pool import RelatedDocuments
 from anmi.retrieval.retrieve import Queries, Retrieve
 from anmi.selection.recipe import RecipeBook, Runner
-from common import MODELS, recipes, save_cases
+from common import MODELS, about, recipes, save
 from planted import COLLECTIONS, Opened, planted
 
 DOCUMENTS, QUERIES, SEED = 2400, 200, 42
@@ -299,9 +299,8 @@ def main(wanted: tuple[str, ...]) -> None:
         f" others; without a warning at most {worst:.1%} of the negatives were relevant"
     )
     value = round(float(inside.mean()), 4)
-    save_cases(
-        __file__, [{"case": "interval_coverage", "value": value, "unit": "share", "note": note}]
-    )
+    row = {"case": "interval_coverage", "value": value, "unit": "share", "note": note}
+    save("interval_coverage", about() | {"rows": [row]})
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def rows_of(each: Planted, probability: NDArray[np.float64]) -> Iterator[dict[st
     if "facts" in block.columns and each.name.startswith("kg"):
         steps = {"denoise": {"threshold": 0.999, "unjudged": "keep"}, "top": {}}
         yield row(each, "shared_facts graph", 0.999, steps, block.columns["facts"])
-    judges = {name: block.columns[name] for name in ("bm25", *EVIDENCE)}
+    judges = {name: block.columns[name] for name in ("bm25", *EVIDENCE) if name in block.columns}
     for name in ("dense", "match", "coverage"):
         judges[f"{name} - positive's"] = judges[name] - block.positive_columns[name][:, :1]
     for judge, values in (judges | {"fused": probability}).items():
