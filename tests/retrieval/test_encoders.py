@@ -438,10 +438,10 @@ def test_vectors_and_fingerprints_are_those_of_the_model_in_torch(table_folder):
 @given(texts=st.lists(st.text(max_size=40), max_size=6))
 def test_words_cut_once_have_the_tokens_of_whole_texts(table_folder, texts):
     table = token_table(table_folder)
-    assert table is not None and table._cuts_words_alone
+    assert table is not None and table.cutter.cuts_words_alone
     texts = [*texts, *AWKWARD]
     found = table.encode(texts)
-    table.__dict__["_cuts_words_alone"] = False
+    table.cutter.__dict__["cuts_words_alone"] = False
     np.testing.assert_array_equal(found, table.encode(texts))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -69,6 +69,7 @@ class TokenTable:
         self.default_prompt_name: str | None = settings.get("default_prompt_name")
         self.similarity_fn_name: str = settings.get("similarity_fn_name") or _COSINE
         self.normalised = normalised
+        self.cutter = Cutter(tokenizer)
         self._tokenizer = tokenizer
         self._table = table
 
@@ -87,13 +88,12 @@ class TokenTable:
     def encode(self, texts: Sequence[str], prompt: str = "") -> Float32s:
         """Return vectors, float32 [T, D]; 0 for a text without a known token."""
         texts = [prompt + text for text in texts] if prompt else texts
-        alone = self._cuts_words_alone
-        vectors, lengths = self._mean(texts, self._cut_words if alone else self._cut, alone=alone)
-        longest = (self._tokenizer.truncation or {}).get("max_length", np.inf)
-        if len(long := np.flatnonzero(lengths > longest)):
-            beginnings = partial(self._cut_beginnings, longest=longest)
+        cutter = self.cutter
+        alone = cutter.cuts_words_alone
+        vectors, lengths = self._mean(texts, cutter.words if alone else cutter.whole, alone=alone)
+        if len(long := np.flatnonzero(lengths > (cutter.longest or np.inf))):
             long_texts = [texts[place] for place in long.tolist()]
-            vectors[long] = self._mean(long_texts, beginnings, alone=False)[0]
+            vectors[long] = self._mean(long_texts, cutter, alone=False)[0]
         # Once by the module, if any, and once because unit vectors are asked for.
         times = 1 + self.normalised if self.normalised or self.similarity_fn_name == _COSINE else 0
         for _ in range(times):
@@ -121,29 +121,55 @@ class TokenTable:
         lengths = np.asarray(counts.sum(axis=1), np.float32).ravel()
         return (tokens @ self._table) / np.maximum(lengths, 1)[:, None], lengths
 
-    def _cut(self, texts: Sequence[str]) -> list[list[int]]:
+
+class Cutter:
+    """Cuts texts into tokens; where words are cut alone, each word once in this process.
+
+    Parameters
+    ----------
+    tokenizer
+        Of the library tokenizers.
+
+    Attributes
+    ----------
+    longest
+        Most tokens of a text; None for any number.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.longest: int | None = (tokenizer.truncation or {}).get("max_length")
+
+    def __call__(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the numbers of the tokens of each text."""
+        if not self.cuts_words_alone:
+            return self.whole(texts)
+        words, places, starts = runs_of(texts)
+        tokens = self.words(words)
+        rows = [places[start:end].tolist() for start, end in pairwise(starts)]
+        tokens_of_rows = (chain.from_iterable(map(tokens.__getitem__, row)) for row in rows)
+        return [list(islice(row, self.longest)) for row in tokens_of_rows]
+
+    def whole(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the numbers of the tokens of each text, cut as a whole."""
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def _cut_beginnings(self, texts: Sequence[str], longest: int) -> list[list[int]]:
-        """Return the first tokens of texts whose words are cut alone."""
-        words, places, starts = runs_of(texts)
-        tokens = self._cut_words(words)
-        rows = [places[start:end].tolist() for start, end in pairwise(starts)]
-        tokens_of_rows = (chain.from_iterable(map(tokens.__getitem__, row)) for row in rows)
-        return [list(islice(row, longest)) for row in tokens_of_rows]
-
-    def _cut_words(self, words: Sequence[str]) -> list[list[int]]:
-        """Do what :meth:`_cut` does to words that may come again."""
-        tokens_of_word = _known_words(self._tokenizer.to_str())
+    def words(self, words: Sequence[str]) -> list[list[int]]:
+        """Do what :meth:`whole` does to words that may come again."""
+        tokens_of_word = self._known_words
         new = [word for word in words if word not in tokens_of_word]
-        new_tokens = dict(zip(new, self._cut(new), strict=True))
+        new_tokens = dict(zip(new, self.whole(new), strict=True))
         if len(tokens_of_word) < _MOST_WORDS:
             tokens_of_word.update(new_tokens)
         return [new_tokens[word] if word in new_tokens else tokens_of_word[word] for word in words]
 
     @cached_property
-    def _cuts_words_alone(self) -> bool:
+    def _known_words(self) -> dict[str, list[int]]:
+        return _known_words(self._tokenizer.to_str())
+
+    @cached_property
+    def cuts_words_alone(self) -> bool:
         """Whether what lies between blanks gets the same tokens whatever stands around it."""
         steps = json.loads(self._tokenizer.to_str())
         normalizer = steps["normalizer"] or {"type": None}

@@ -14,6 +14,7 @@ import torch
 from anmi.fingerprint import hash_value
 from anmi.ragged import Int32s, Int64s
 from anmi.retrieval.kinds import estimated_lengths, is_routed, is_static, prompts_of
+from anmi.retrieval.token_table import Cutter
 
 # Features that say no more of a text than its tokens: of tables of token vectors, and of networks.
 _IN_A_ROW: Final = {"input_ids", "offsets"}
@@ -38,12 +39,15 @@ class _Remembered:
         Of the features that are tensors; None before the first text.
     constants
         Features that are the same for all texts, such as the length of the prompt.
+    cut
+        Of a table of token vectors, what cuts each word once.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, Int32s] = {}
         self.names: set[str] | None = None
         self.constants: dict[str, Any] = {}
+        self.cut: Cutter | None = None
         self.tokens = 0
 
 
@@ -144,7 +148,7 @@ class Tokeniser:
         remembered = self._of_role(role)
         if remembered.names is not None and not self._are_tokens(remembered.names):
             return None
-        features = self._preprocess(texts, role)
+        features = self._preprocess(texts[:1] if remembered.cut else texts, role)
         arrays = {}
         constants = {}
         for name, value in features.items():
@@ -158,6 +162,10 @@ class Tokeniser:
             remembered.names = set()
         if not self._are_tokens(remembered.names):
             return None
+        if remembered.cut:
+            prompt = self._prompts[role] if role else ""
+            rows = remembered.cut([prompt + text for text in texts])
+            return [np.array(row, np.int32) for row in rows]
         tokens = arrays["input_ids"].astype(np.int32)
         if remembered.names == _IN_A_ROW:
             return np.split(tokens, arrays["offsets"][1:])
@@ -199,4 +207,7 @@ class Tokeniser:
         module = [type(first).__name__, settings, first.max_seq_length, template]
         prompt = self._prompts[role] if role else ""
         route = role if self._is_routed else None
-        return _remembered(hash_value([cutting, module, self._cut, prompt, route]))
+        remembered = _remembered(hash_value([cutting, module, self._cut, prompt, route]))
+        if module[0] == "StaticEmbedding":
+            remembered.cut = Cutter(tokenizer)
+        return remembered

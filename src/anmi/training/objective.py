@@ -197,7 +197,7 @@ class ContrastiveObjective(nn.Module):
         document_group = documents["groups"][0]
         if {*query_group, *document_group} != {"input_ids", "offsets"}:
             return self._encode(queries), self._encode(documents)
-        # Of a table in one call, since each makes a gradient that is as large as the table.
+        # Of a table in one call, since a token of several texts then has one gradient.
         token_count = len(query_group["input_ids"])
         query_count = len(queries["place"])
         group = {
@@ -224,6 +224,62 @@ class ContrastiveObjective(nn.Module):
         ):
             embedding: Tensor = self.model(dict(group))["sentence_embedding"]
         return embedding.float()
+
+
+class TokenMeans:
+    """Means of a table's token vectors, whose gradient stays where it was in the last step.
+
+    It is as large as the table, and a system takes longer to find new memory for it than a step
+    takes for all else. All-zero token vectors have none and stay zero.
+
+    Parameters
+    ----------
+    table
+        [V, D].
+    """
+
+    def __init__(self, table: Tensor) -> None:
+        self._table = table
+        self._is_silent = (table == 0).all(dim=1)
+        self._gradient: Tensor | None = None
+
+    def __call__(self, tokens: Tensor, offsets: Tensor) -> Tensor:
+        """Return the mean vector of each text, [T, D]; see :class:`torch.nn.EmbeddingBag`."""
+        apply: Any = _Means.apply
+        means: Tensor = apply(self._table, tokens, offsets, self)
+        return means
+
+    def add(self, tokens: Tensor, offsets: Tensor, gradient: Tensor) -> None:
+        """Add to the table's gradient what follows from that of the means, [T, D]."""
+        lengths = torch.diff(offsets, append=offsets.new_tensor([len(tokens)]))
+        texts = torch.arange(len(offsets), device=tokens.device).repeat_interleave(lengths)
+        order = tokens.argsort(stable=True)
+        order = order[~self._is_silent[tokens[order]]]
+        numbers, counts = torch.unique_consecutive(tokens[order], return_counts=True)
+        shares = gradient / lengths.clamp(min=1)[:, None]
+        starts = counts.cumsum(0) - counts
+        rows = functional.embedding_bag(texts[order], shares, starts, mode="sum")
+        table = self._table
+        if table.grad is None:
+            if self._gradient is None:
+                self._gradient = torch.empty_like(table)
+            table.grad = self._gradient.zero_()
+        table.grad.index_add_(0, numbers, rows)
+
+
+class _Means(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        context: Any, table: Tensor, tokens: Tensor, offsets: Tensor, means: TokenMeans
+    ) -> Tensor:
+        context.save_for_backward(tokens, offsets)
+        context.means = means
+        return functional.embedding_bag(tokens, table, offsets)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[None, None, None, None]:
+        context.means.add(*context.saved_tensors, gradient)
+        return None, None, None, None
 
 
 def filtered(

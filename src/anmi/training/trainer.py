@@ -45,7 +45,7 @@ from anmi.training.loop import (
 from anmi.training.losses import build_loss
 from anmi.training.losses.common import Loss
 from anmi.training.mixed import Stock
-from anmi.training.objective import ContrastiveObjective
+from anmi.training.objective import ContrastiveObjective, TokenMeans
 from anmi.training.options import START, AdapterOptions, Alpha, TrainingOptions
 from anmi.training.parts import FixedTemperature, HansOptions
 
@@ -616,10 +616,7 @@ def _between(
 
 
 def _trainable(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
-    """Return the encoder, or two of it, ready to be trained.
-
-    All-zero token vectors stay zero.
-    """
+    """Return the encoder, or two of it, ready to be trained."""
     size = encoder.get_embedding_dimension() or 0
     longest = max(options.dimensions or (0,))
     if longest > size:
@@ -639,9 +636,7 @@ def _trainable(encoder: SentenceTransformer, options: TrainingOptions) -> Senten
         encoder.gradient_checkpointing_enable({"use_reentrant": False})
     for module in encoder.modules():
         if isinstance(module, StaticEmbedding) and module.embedding.weight.requires_grad:
-            table = module.embedding.weight
-            silent_tokens = (table == 0).all(dim=1).nonzero().ravel()
-            table.register_hook(partial(torch.index_fill, dim=0, index=silent_tokens, value=0))
+            module.embedding.forward = TokenMeans(module.embedding.weight)
     return encoder
 
 
