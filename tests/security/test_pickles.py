@@ -119,8 +119,8 @@ FORBIDDEN_CALLS = {
 SAFE_CONSTANTS = {"shell": False, "allow_pickle": False, "trust_remote_code": False}
 SAFE_CONSTANTS |= {"weights_only": True}
 ALLOWED = {
-    # Between the run and its own worker processes, in memory; nothing of it is written.
-    "engine": {"joblib"}
+    # Between the run and its own worker processes, in a folder that only they can read.
+    "engine": {"joblib", "pickle"}
 }
 
 
