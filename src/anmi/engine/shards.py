@@ -181,7 +181,7 @@ def _from_file(path: str, item: Any) -> Any:
     """Apply the function in a file, whose arrays are mapped, in a worker process."""
     if _held[0] != path:
         sizes = np.load(f"{path}.npy")
-        mapped = memoryview(np.memmap(path, np.uint8, mode="r"))
+        mapped = np.memmap(path, np.uint8, mode="r").data
         places = zip(_starts(sizes), sizes.tolist(), strict=True)
         head, *arrays = [mapped[start : start + size] for start, size in places]
         _held[:] = [path, pickle.loads(head, buffers=arrays)]
