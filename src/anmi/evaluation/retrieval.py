@@ -16,10 +16,11 @@ from anmi.corpus.texts import document_texts
 from anmi.evaluation.metrics import evaluate, of_documents
 from anmi.ragged import Float32s, Float64s, Int32s, Int64s
 from anmi.retrieval.fusion import Ranked, Search, best_documents
-from anmi.retrieval.kinds import is_routed, is_sparse
+from anmi.retrieval.kinds import is_routed, is_sparse, prompts_of
+from anmi.retrieval.token_table import TokenTable
 
 if TYPE_CHECKING:
-    from anmi.retrieval.encoders import Encoder
+    from anmi.retrieval.encoders import Encoder, Role
     from anmi.retrieval.kinds import EncoderSettings
 
 _DEV_CUT: Final = 10
@@ -207,7 +208,7 @@ def dev_collection(
 
 
 class DevQueries:
-    """Measures what an encoder finds for the labelled dev queries.
+    """Measures what states of one encoder find for the labelled dev queries.
 
     Parameters
     ----------
@@ -230,22 +231,32 @@ class DevQueries:
         settings: EncoderSettings,
     ) -> None:
         self.query_ids = queries.query_id.tolist()
-        self._query_texts = queries.text.tolist()
-        self._document_texts = document_texts(documents)
+        self._texts = {"query": queries.text.tolist(), "document": document_texts(documents)}
         self._settings = settings
         self._ranking = Ranking.of(queries, labels, documents, _DEV_CUT)
         self._labels = of_documents(labels, documents)
         # Of the model that was measured last, by the key of its documents' side.
         self._encoded: tuple[str, Any] = ("", None)
+        # Of tables of token vectors, by role.
+        self._counts: dict[Role, Any] = {}
 
     def _documents(self, encoder: Encoder) -> Any:
         """Return the documents' vectors, those of before where only the queries' side changed."""
         if is_sparse(encoder.model) or not is_routed(encoder.model):
-            return encoder.encode(self._document_texts, "document")
+            return self._vectors(encoder, "document")
         key = encoder.key("document")
         if key != self._encoded[0]:
-            self._encoded = (key, encoder.encode(self._document_texts, "document"))
+            self._encoded = (key, self._vectors(encoder, "document"))
         return self._encoded[1]
+
+    def _vectors(self, encoder: Encoder, role: Role) -> Any:
+        """Encode the texts of a role; of a table their tokens, which stay, are counted once."""
+        table = encoder.model
+        if not isinstance(table, TokenTable):
+            return encoder.encode(self._texts[role], role)
+        if role not in self._counts:
+            self._counts[role] = table.counts(self._texts[role], prompts_of(table)[role])
+        return encoder.prefix(table.vectors(self._counts[role]), encoder.dimensions)
 
     def losses(self, model: Any, temperature: float) -> Float64s:
         """Return InfoNCE of each query over all that is searched, [Q]; NaN without a relevant one.
@@ -257,7 +268,7 @@ class DevQueries:
 
         encoder = Encoder.of(model, self._settings)
         documents = self._documents(encoder)
-        queries = encoder.encode(self._query_texts, "query")
+        queries = self._vectors(encoder, "query")
         names = pd.Index(self._ranking.document_ids)
         labelled = self._labels[self._labels.relevance > 0]
         relevant_names = labelled.groupby("query_id").document_id.agg(set)
@@ -279,7 +290,7 @@ class DevQueries:
         from anmi.retrieval.encoders import Encoder
 
         encoder = Encoder.of(model, self._settings)
-        queries = encoder.encode(self._query_texts, "query")
+        queries = self._vectors(encoder, "query")
         search = search_vectors(queries, self._documents(encoder))
         scores = evaluate(self._labels, self._ranking.run(search), (_DEV_CUT,))
         return scores[f"ndcg@{_DEV_CUT}"].reindex(self.query_ids).to_numpy(np.float64)

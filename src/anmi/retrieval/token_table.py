@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain, islice, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +21,8 @@ from scipy import sparse
 from anmi.errors import AnmiError
 from anmi.files import read_json
 from anmi.fingerprint import hash_value
-from anmi.ragged import Float32s
-from anmi.retrieval.terms import Cut, counted_texts
+from anmi.ragged import Float32s, Int32s
+from anmi.retrieval.terms import counted_texts
 from anmi.retrieval.tokenize import runs_of
 
 _TABLE: Final = "StaticEmbedding"
@@ -87,13 +87,12 @@ class TokenTable:
 
     def encode(self, texts: Sequence[str], prompt: str = "") -> Float32s:
         """Return vectors, float32 [T, D]; 0 for a text without a known token."""
-        texts = [prompt + text for text in texts] if prompt else texts
-        cutter = self.cutter
-        alone = cutter.cuts_words_alone
-        vectors, lengths = self._mean(texts, cutter.words if alone else cutter.whole, alone=alone)
-        if len(long := np.flatnonzero(lengths > (cutter.longest or np.inf))):
-            long_texts = [texts[place] for place in long.tolist()]
-            vectors[long] = self._mean(long_texts, cutter, alone=False)[0]
+        return self.vectors(self.counts(texts, prompt))
+
+    def vectors(self, counts: sparse.csr_matrix) -> Float32s:
+        """Return the vectors of texts by their :meth:`counts`, float32 [T, D]."""
+        lengths = np.asarray(counts.sum(axis=1), np.float32)
+        vectors: Float32s = (counts @ self._table) / np.maximum(lengths, 1)
         # Once by the module, if any, and once because unit vectors are asked for.
         times = 1 + self.normalised if self.normalised or self.similarity_fn_name == _COSINE else 0
         for _ in range(times):
@@ -102,12 +101,25 @@ class TokenTable:
             )
         return vectors
 
-    def _mean(
-        self, texts: Sequence[str], cut: Cut[int], *, alone: bool
-    ) -> tuple[Float32s, Float32s]:
-        """Return the mean vectors, and the number of tokens of each text."""
+    def counts(self, texts: Sequence[str], prompt: str = "") -> sparse.csr_matrix:
+        """Return how often each text holds each token, float32 [T, V]."""
+        texts = [prompt + text for text in texts] if prompt else texts
+        cutter = self.cutter
+        alone = cutter.cuts_words_alone
+        counts = self._counts(texts, cutter.words if alone else cutter.whole, alone=alone)
+        lengths = np.asarray(counts.sum(axis=1)).ravel()
+        long = np.flatnonzero(lengths > (cutter.longest or np.inf))
+        if len(long) == 0:
+            return counts
+        beginnings = self._counts([texts[place] for place in long.tolist()], cutter, alone=False)
+        row_numbers = np.arange(len(texts))
+        row_numbers[long] = len(texts) + np.arange(len(long))
+        return sparse.vstack([counts, beginnings], "csr")[row_numbers]
+
+    def _counts(
+        self, texts: Sequence[str], cut: Callable[..., Any], *, alone: bool
+    ) -> sparse.csr_matrix:
         counts, columns = counted_texts(texts, cut, alone=alone)
-        # Added up in the order of their numbers, whatever other texts there are.
         numbers = np.array([*columns] or [0])
         if (largest := int(numbers.max())) >= len(self._table):
             raise AnmiError(
@@ -117,9 +129,9 @@ class TokenTable:
             )
         arrays = (counts.data, numbers[counts.indices], counts.indptr)
         tokens = sparse.csr_matrix(arrays, (len(texts), len(self._table)))
+        # Added up in the order of their numbers, whatever other texts there are.
         tokens.sort_indices()
-        lengths = np.asarray(counts.sum(axis=1), np.float32).ravel()
-        return (tokens @ self._table) / np.maximum(lengths, 1)[:, None], lengths
+        return tokens
 
 
 class Cutter:
@@ -140,15 +152,20 @@ class Cutter:
         self._tokenizer = tokenizer
         self.longest: int | None = (tokenizer.truncation or {}).get("max_length")
 
-    def __call__(self, texts: Sequence[str]) -> list[list[int]]:
+    def __call__(self, texts: Sequence[str]) -> list[Int32s]:
         """Return the numbers of the tokens of each text."""
         if not self.cuts_words_alone:
-            return self.whole(texts)
+            return [np.array(row, np.int32) for row in self.whole(texts)]
         words, places, starts = runs_of(texts)
-        tokens = self.words(words)
-        rows = [places[start:end].tolist() for start, end in pairwise(starts)]
-        tokens_of_rows = (chain.from_iterable(map(tokens.__getitem__, row)) for row in rows)
-        return [list(islice(row, self.longest)) for row in tokens_of_rows]
+        rows = self.words(words)
+        word_lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        tokens = np.fromiter(chain.from_iterable(rows), np.int32, int(word_lengths.sum()))
+        lengths = word_lengths[places]
+        ends = np.append(0, np.cumsum(lengths))
+        # From where each word of the texts is copied, less where it is copied to.
+        shifts = (np.cumsum(word_lengths) - word_lengths)[places] - ends[:-1]
+        tokens = tokens[np.arange(ends[-1]) + np.repeat(shifts, lengths)]
+        return [row[: self.longest] for row in np.split(tokens, ends[starts[1:-1]])]
 
     def whole(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the numbers of the tokens of each text, cut as a whole."""

@@ -164,8 +164,7 @@ class Tokeniser:
             return None
         if remembered.cut:
             prompt = self._prompts[role] if role else ""
-            rows = remembered.cut([prompt + text for text in texts])
-            return [np.array(row, np.int32) for row in rows]
+            return remembered.cut([prompt + text for text in texts])
         tokens = arrays["input_ids"].astype(np.int32)
         if remembered.names == _IN_A_ROW:
             return np.split(tokens, arrays["offsets"][1:])

@@ -616,7 +616,10 @@ def _between(
 
 
 def _trainable(encoder: SentenceTransformer, options: TrainingOptions) -> SentenceTransformer:
-    """Return the encoder, or two of it, ready to be trained."""
+    """Return the encoder, or two of it, ready to be trained.
+
+    All-zero token vectors stay zero.
+    """
     size = encoder.get_embedding_dimension() or 0
     longest = max(options.dimensions or (0,))
     if longest > size:
@@ -636,7 +639,12 @@ def _trainable(encoder: SentenceTransformer, options: TrainingOptions) -> Senten
         encoder.gradient_checkpointing_enable({"use_reentrant": False})
     for module in encoder.modules():
         if isinstance(module, StaticEmbedding) and module.embedding.weight.requires_grad:
-            module.embedding.forward = TokenMeans(module.embedding.weight)
+            table = module.embedding.weight
+            if table.device.type == "cpu":
+                module.embedding.forward = TokenMeans(table)
+                continue
+            silent_tokens = (table == 0).all(dim=1).nonzero().ravel()
+            table.register_hook(partial(torch.index_fill, dim=0, index=silent_tokens, value=0))
     return encoder
 
 
