@@ -307,15 +307,21 @@ def normalised(text: str) -> str:
     '?!'
     """
     text = _without_markup(text)
-    if text.isascii():
+    return " ".join(filter(None, map(_normalised_token, text.split()))) or text.strip()
+
+
+@lru_cache(1 << 18)
+def _normalised_token(token: str) -> str:
+    """Return the normalised words of what stands between two blanks."""
+    if token.isascii():
         # These characters are composed already and none of them vanishes.
-        folded = text.encode().lower().translate(_ASCII_BLANKS).decode()
+        folded = token.encode().lower().translate(_ASCII_BLANKS).decode()
     else:
         # A dotted I is an i in every language.
-        lowered = one_form(text).casefold().replace("i\u0307", "i")
+        lowered = one_form(token).casefold().replace("i\u0307", "i")
         folded = one_form(lowered).translate(_BLANKS)
         folded = _BESIDE_UNSPACED.sub(" ", folded)
-    return " ".join(filter(None, map(_without_punctuation, folded.split()))) or text.strip()
+    return " ".join(filter(None, map(_without_punctuation, folded.split())))
 
 
 def _without_markup(text: str) -> str:

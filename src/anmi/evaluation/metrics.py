@@ -189,8 +189,8 @@ def _nested(
     dtype: type[np.generic],
 ) -> dict[str, dict[str, Any]]:
     """Turn a long table into pytrec_eval's query → document → value."""
-    queries = table["query_id"].astype(str)
-    documents = table["document_id"].astype(str)
+    queries = table["query_id"].astype(str).tolist()
+    documents = table["document_id"].astype(str).tolist()
     values = table[value].to_numpy().astype(dtype).tolist()
     nested: dict[str, dict[str, Any]] = {}
     for query, document, number in zip(queries, documents, values, strict=True):
