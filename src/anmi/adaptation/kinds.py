@@ -190,8 +190,9 @@ def keyphrase(material: Material) -> Make:
     for document in material.documents:
         if document.document_id not in material.new:
             documents_seen += 1
-            document_frequency.update({term(word) for word in words(document)})
+            document_frequency.update({term(word) for word in {*words(document)}})
 
+    @cache
     def idf(name: str) -> float:
         return 1 + math.log((1 + documents_seen) / (1 + document_frequency[name]))
 

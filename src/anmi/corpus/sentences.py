@@ -172,22 +172,29 @@ def _lines(
     end: int,
 ) -> Iterator[tuple[int, int]]:
     """Cut a piece into its lines, those of wrapped prose together."""
+    if text.find("\n", start, end) < 0:
+        yield start, end
+        return
     wrapped = end - start <= _LONGEST
     before = ""
     begin = start
-    for match in (match for match in _LINE.finditer(text, start, end) if match[0].strip()):
-        if before and not (wrapped and _goes_on(before, match[0])):
+    for match in _LINE.finditer(text, start, end):
+        line = match[0]
+        if line.isspace():
+            continue
+        if before and not (wrapped and _goes_on(before, line)):
             yield begin, match.start()
             begin = match.start()
-        before = match[0]
+        before = line
     yield begin, end
 
 
 def _goes_on(before: str, line: str) -> bool:
     """Tell whether a line is the continuation of the one before."""
-    indented = [len(part) - len(part.lstrip()) for part in (before, line)]
-    same = indented[0] == indented[1] or _ITEM.match(before.lstrip()) is not None
-    return same and not before.rstrip().endswith(":") and _ITEM.match(line.lstrip()) is None
+    last = before.lstrip()
+    next_line = line.lstrip()
+    same = len(before) - len(last) == len(line) - len(next_line) or _ITEM.match(last) is not None
+    return same and not last.rstrip().endswith(":") and _ITEM.match(next_line) is None
 
 
 def _clauses(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +22,17 @@ from scipy import sparse
 
 from anmi.corpus.texts import Texts, taken
 from anmi.errors import AnmiError
+from anmi.files import write_json
 from anmi.ragged import Float32s
 from anmi.retrieval.spelling import UNKNOWN, pieces_of, spelling_of
 from anmi.retrieval.terms import counted, counted_texts, idf_of
-from anmi.retrieval.token_table import learn_pieces, lowered_words, lowering
+from anmi.retrieval.token_table import (
+    PLAIN_NORMALIZE,
+    WEIGHTS,
+    learn_pieces,
+    lowered_words,
+    lowering,
+)
 from anmi.retrieval.tokenize import UNBROKEN
 
 log = logging.getLogger(__name__)
@@ -38,7 +46,13 @@ READ: Final = 200_000
 _PART: Final = re.compile(r"(?s).{1,100000}(?!\S)|.{1,100000}")
 # Characters of different words that pieces are learned of, which takes time by their number.
 _LEARNED: Final = 500_000
+# Times that a word stands in one text that pieces are learned of.
+_REPEATED: Final = 64
 _ITERATIONS: Final = 4
+_STATIC: Final = (
+    "sentence_transformers.sentence_transformer.modules.static_embedding.StaticEmbedding"
+)
+_NORMALIZE: Final = "sentence_transformers.base.modules.normalize.Normalize"
 
 Distil = Callable[[list[str]], Float32s]
 
@@ -115,31 +129,52 @@ def corpus_encoder(
 
 
 def save(tokenizer: Any, table: Float32s, folder: Path) -> None:
-    """Write the encoder into a folder, as a sentence-transformers model."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+    """Write the encoder as sentence-transformers does, without its import, which takes seconds."""
+    from safetensors.numpy import save_file
 
-    module = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(table))
-    SentenceTransformer(modules=[module, Normalize()], device="cpu").save(
-        str(folder), create_model_card=False
-    )
+    packages = {"pytorch": "torch"} | {
+        name: name for name in ("sentence_transformers", "transformers")
+    }
+    settings = {
+        "__version__": {name: metadata.version(package) for name, package in packages.items()},
+        "default_prompt_name": None,
+        "model_type": "SentenceTransformer",
+        "prompts": {"document": "", "query": ""},
+        "similarity_fn_name": "cosine",
+    }
+    paths = {"": _STATIC, "1_Normalize": _NORMALIZE}
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": kind}
+        for number, (path, kind) in enumerate(paths.items())
+    ]
+    (folder / "1_Normalize").mkdir(parents=True)
+    write_json(folder / "config_sentence_transformers.json", settings)
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "1_Normalize" / "config.json", PLAIN_NORMALIZE)
+    save_file({WEIGHTS: table}, folder / "model.safetensors")
+    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def _of_pieces(words: Sequence[str], times: NDArray[Any]) -> Any:
     """Return a tokenizer of the pieces that explain the most frequent words best."""
+    from tokenizers import Tokenizer
     from tokenizers.models import Unigram
+    from tokenizers.pre_tokenizers import WhitespaceSplit
 
-    tokenizer = lowering(Unigram())
     order = np.argsort(-times, kind="stable")
     lengths = np.array(list(map(len, words)))[order]
     frequent = order[np.cumsum(lengths) - lengths < _LEARNED].tolist()
     # What no blank interrupts takes time by the square of its length.
     repeated = (
-        (UNBROKEN.sub(r"\g<0> ", words[place]) + " ") * int(times[place]) for place in frequent
+        (UNBROKEN.sub(r"\g<0> ", words[place]) + " ") * min(_REPEATED, int(times[place]) - start)
+        for place in frequent
+        for start in range(0, int(times[place]), _REPEATED)
     )
+    # Words are lowered and cut already, and to do so each time they occur takes most of the time.
+    tokenizer = Tokenizer(Unigram())
+    tokenizer.pre_tokenizer = WhitespaceSplit()
     learn_pieces(tokenizer, repeated, PIECES, [UNKNOWN])
-    return tokenizer
+    return lowering(tokenizer)
 
 
 def _latent(counts: sparse.csr_matrix, seed: int) -> tuple[Float32s, Float32s]:

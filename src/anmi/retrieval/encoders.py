@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import platform
 import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -21,7 +24,7 @@ from anmi.engine.progress import Progress
 from anmi.engine.threads import in_threads, limited
 from anmi.errors import AnmiError, enough_memory, first_line, nearest
 from anmi.files import aside
-from anmi.fingerprint import hash_text
+from anmi.fingerprint import files_in, hash_text, hash_value
 from anmi.ragged import Float32s
 from anmi.retrieval import exact, kinds
 from anmi.retrieval.kinds import (
@@ -62,6 +65,9 @@ STATIC_DIMENSIONS: Final = 256
 # the room.
 STORED: Final[Number] = "float16"
 DEFAULTS: Final = EncoderSettings()
+_TEXTS_PER_COMMIT: Final = 1024
+# Packages that a network's vectors, and the hash of what changes them, depend on.
+_DEFINING: Final = ("torch", "transformers", "sentence-transformers", "tokenizers")
 
 
 def check_name(name: str) -> None:
@@ -229,10 +235,44 @@ class Encoder:
 
     def key(self, role: Role | None) -> str:
         """Return a hash of all that changes the vector of a text, with the prompt of its role."""
+        note = self._note(role)
+        if note is not None and note.exists():
+            return note.read_text()
+        key = self._key(role)
+        if note is not None and self.model.device.type == "cpu":
+            # What is stored can be read where nothing can be written.
+            with suppress(OSError, AnmiError), aside(note) as path:
+                path.write_text(key)
+        return key
+
+    def _note(self, role: Role | None) -> Path | None:
+        """Return where the key of MiniLM is noted, which is then opened for what the store lacks.
+
+        To open it takes longer than to read the vectors of a small collection. Nobody else's
+        network is named by its weights.
+        """
+        settings = self.settings
+        is_whole = settings.dimensions is None and self.run is None
+        if self.store is None or settings.encoder != "minilm" or not is_whole:
+            return None
+        files = [
+            (file.name, file.stat().st_size, file.stat().st_mtime)
+            for file in files_in(minilm_folder())
+        ]
+        versions = [metadata.version(package) for package in _DEFINING]
+        facts = [settings.model_dump(), role, files, versions, platform.node()]
+        return self.models / f"key-{hash_value(facts)}"
+
+    def _key(self, role: Role | None) -> str:
         prompt = prompts_of(self.model)[role] if role else ""
         # Vectors that were normalised in bfloat16, as they once were, are others.
         rounding = ", length in float32" if self.precision == "bfloat16" else ""
-        return _digest(self._side(role), None, (self.precision + rounding, prompt))
+        extra = (self.precision + rounding, prompt)
+        keys = _keys.get(self.model, {})
+        side = (role if is_routed(self.model) else None, *extra)
+        if side not in keys:
+            keys[side] = _digest(self._side(role), None, extra)
+        return keys[side]
 
     def _side(self, role: Role | None) -> Any:
         """Return what encodes texts of a role, a table of token vectors where it is one."""
@@ -276,6 +316,9 @@ class Encoder:
             keeps them, of half the digits. The store keeps whole vectors, whatever D is. Of a
             sparse retriever see :func:`anmi.retrieval.sparse.model.sparse_vectors`.
         """
+        note = self._note(role)
+        if texts and note is not None and note.exists():
+            return self._stored(texts, role, description, _TEXTS_PER_COMMIT)
         model = self.model
         if kinds.is_sparse(model):
             assert role is not None
@@ -298,11 +341,20 @@ class Encoder:
         if self.run is not None:
             texts_per_commit = 256 if is_static(model) else kinds.texts_per_block(model)
         else:
-            texts_per_commit = 4096 if is_static(model) else max(1024, kinds.texts_per_block(model))
+            least = 4096 if is_static(model) else kinds.texts_per_block(model)
+            texts_per_commit = max(_TEXTS_PER_COMMIT, least)
+        vectors = self._stored(texts, role, description, texts_per_commit)
+        return self.prefix(vectors, dimensions)
+
+    def _stored(
+        self, texts: Sequence[str], role: Role | None, description: str, texts_per_commit: int
+    ) -> Float32s:
+        """Return whole vectors, computing and storing those that the store lacks."""
+        assert self.store is not None
         compute = partial(self._embed_finite, role=role)
         run = self.run or cast(Run, map)
         with Progress(total=len(texts), desc=description, unit="text") as bar:
-            vectors = store.vectors(
+            return self.store.vectors(
                 self.key(role),
                 texts,
                 compute,
@@ -311,7 +363,6 @@ class Encoder:
                 run=run,
                 number=STORED,
             )
-        return self.prefix(vectors, dimensions)
 
     def prefix(self, vectors: Float32s, dimensions: int) -> Float32s:
         """Return the first dimensions of vectors [T, D], at length 1 again where they were."""
@@ -433,9 +484,16 @@ def _opened(settings: EncoderSettings, models: Path) -> Any:
             table = token_table(folder_of(name, models))
     if table is None:
         model = Encoder(settings, models).trainable()
-        return table_of(model) or model
-    settle_prompts(table, settings.prompt_query, settings.prompt_document)
-    return table
+        model = table_of(model) or model
+    else:
+        settle_prompts(table, settings.prompt_query, settings.prompt_document)
+        model = table
+    _keys[model] = {}
+    return model
+
+
+# Of models that were opened by name, which nobody trains: their weights are hashed once.
+_keys: Final = WeakKeyDictionary[Any, dict[tuple[str | None, ...], str]]()
 
 
 def load_encoder(encoder: str, models: Path, **settings: Any) -> SentenceTransformer:
@@ -622,9 +680,9 @@ def save_corpus_encoder(
 ) -> None:
     """Make the encoder of a corpus from the pieces of its words and MiniLM, and save it."""
     from anmi.retrieval.corpus_encoder import corpus_encoder, save
+    from anmi.retrieval.spelling import minilm_tokenizer
 
     settings = EncoderSettings(encoder="minilm", device=device)
     minilm = Encoder(settings, store.path / "models", store)
-    spelled = minilm.model.tokenizer.backend_tokenizer
     distil = partial(minilm.encode, description="reading words")
-    save(*corpus_encoder(texts, seed, distil, spelled), folder)
+    save(*corpus_encoder(texts, seed, distil, minilm_tokenizer()), folder)

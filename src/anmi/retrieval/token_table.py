@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -27,9 +28,9 @@ from anmi.retrieval.tokenize import runs_of
 
 _TABLE: Final = "StaticEmbedding"
 _NORMALIZE: Final = "Normalize"
-_WEIGHTS: Final = "embedding.weight"
+WEIGHTS: Final = "embedding.weight"
 _COSINE: Final = "cosine"
-_PLAIN_NORMALIZE: Final = {
+PLAIN_NORMALIZE: Final = {
     "module_input_name": "sentence_embedding",
     "module_output_name": "sentence_embedding",
 }
@@ -37,6 +38,8 @@ _PLAIN_NORMALIZE: Final = {
 _LEAST: Final = 1e-12
 # Words whose tokens are remembered; more than most collections have.
 _MOST_WORDS: Final = 1 << 20
+# What :func:`lowering` makes of printable ASCII, in a tenth of the time.
+_ASCII_WORD: Final = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
 
 
 class TokenTable:
@@ -220,11 +223,10 @@ def words_and_signs() -> Any:
     )
 
 
-def lowering(model: Any) -> Any:
-    """Return a tokenizer that cuts texts into words in our way and words into pieces by a model."""
-    from tokenizers import Tokenizer, normalizers
+def lowering(tokenizer: Any) -> Any:
+    """Let a tokenizer cut texts into words in our way, in place, and return it."""
+    from tokenizers import normalizers
 
-    tokenizer = Tokenizer(model)
     lowered = normalizers.BertNormalizer(
         handle_chinese_chars=False, strip_accents=False, lowercase=True
     )
@@ -235,12 +237,17 @@ def lowering(model: Any) -> Any:
 
 def lowered_words(texts: Sequence[str]) -> list[list[str]]:
     """Return the words and signs of each text in small letters, as a corpus's encoder has them."""
-    from tokenizers.models import Unigram
+    from tokenizers import Tokenizer, models
 
-    tokenizer = lowering(Unigram())
-    lowered = map(tokenizer.normalizer.normalize_str, texts)
-    rows = map(tokenizer.pre_tokenizer.pre_tokenize_str, lowered)
-    return [[word for word, _ in row] for row in rows]
+    tokenizer = lowering(Tokenizer(models.Unigram()))
+    normalize = tokenizer.normalizer.normalize_str
+    cut = tokenizer.pre_tokenizer.pre_tokenize_str
+    return [
+        _ASCII_WORD.findall(text.lower())
+        if text.isascii() and text.isprintable()
+        else [word for word, _ in cut(normalize(text))]
+        for text in texts
+    ]
 
 
 def learn_pieces(
@@ -275,7 +282,7 @@ def token_table(folder: Path) -> TokenTable | None:
         kinds not in ([_TABLE], [_TABLE, _NORMALIZE])
         or settings.get("truncate_dim")
         or settings.get("similarity_fn_name") not in (None, _COSINE, "dot")
-        or any(read_json(file) != _PLAIN_NORMALIZE for file in configs if file.exists())
+        or any(read_json(file) != PLAIN_NORMALIZE for file in configs if file.exists())
     ):
         return None
     from safetensors import safe_open
@@ -283,7 +290,7 @@ def token_table(folder: Path) -> TokenTable | None:
 
     place = folder / modules[0]["path"]
     with safe_open(place / "model.safetensors", "numpy") as file:
-        table = file.get_tensor(_WEIGHTS) if list(file.keys()) == [_WEIGHTS] else None
+        table = file.get_tensor(WEIGHTS) if list(file.keys()) == [WEIGHTS] else None
     if table is None or table.dtype != np.float32:
         return None
     tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
