@@ -291,8 +291,11 @@ def package_versions() -> dict[str, str]:
     with suppress(metadata.PackageNotFoundError):
         requirements = metadata.requires(DISTRIBUTION) or []
     names = {re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in requirements}
-    versions = {package.metadata["Name"]: package.version for package in metadata.distributions()}
-    return {name: versions[name] for name in (DISTRIBUTION, *sorted(names)) if name in versions}
+    versions: dict[str, str] = {}
+    for name in (DISTRIBUTION, *sorted(names)):
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def data_root(context: Any) -> str:

@@ -260,26 +260,28 @@ def average_systems(
     metrics = [column for column in query_metrics.columns if "@" in column]
     headline = [metric for metric in _HEADLINE if metric in metrics]
     groups = query_buckets.set_index("query_id").asked_by
-    rows = []
-    systems = by_system(query_metrics).items()
-    for (system, table), (bucket, ids) in product(systems, ids_by_bucket(query_buckets).items()):
+    systems = by_system(query_metrics)
+    rows: dict[str, list[dict[str, Any]]] = {system: [] for system in systems}
+    for bucket, ids in ids_by_bucket(query_buckets).items():
         names = metrics if bucket == ALL else headline
-        scores = table.loc[ids, names].to_numpy(np.float64).T
-        means, lows, highs = intervals(
-            scores, seed=seed, **params.draws, groups=groups[ids].to_numpy()
+        # Queries are drawn once for all systems.
+        scores = [table.loc[ids, names].to_numpy(np.float64).T for table in systems.values()]
+        bounds = intervals(
+            np.concatenate(scores), seed=seed, **params.draws, groups=groups[ids].to_numpy()
         )
-        facts = {
-            "collection": info["collection"],
-            "encoder": encoder,
-            "recipe": system,
-            "seed_count": 1,
-            "bucket": bucket,
-            "queries": len(ids),
-        }
-        bounds = zip(names, means.tolist(), lows.tolist(), highs.tolist(), strict=True)
-        for metric, value, low, high in bounds:
-            rows.append(facts | {"metric": metric, "value": value, "low": low, "high": high})
-    return pd.DataFrame(rows)
+        figures = zip(product(systems, names), *(bound.tolist() for bound in bounds), strict=True)
+        for (system, metric), value, low, high in figures:
+            facts = {
+                "collection": info["collection"],
+                "encoder": encoder,
+                "recipe": system,
+                "seed_count": 1,
+                "bucket": bucket,
+                "queries": len(ids),
+            }
+            bounded = {"metric": metric, "value": value, "low": low, "high": high}
+            rows[system].append(facts | bounded)
+    return pd.DataFrame(chain.from_iterable(rows.values()))
 
 
 def by_system(query_metrics: pd.DataFrame) -> dict[str, pd.DataFrame]:
