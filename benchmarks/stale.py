@@ -46,6 +46,7 @@ MEASURES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "scale": ("scale.py", SPEED),
     "sparse": ("sparse.py", ("retrieval", "training")),
     "speed": ("peer_mining.py", SPEED),
+    "step": ("step.py", ("retrieval", "training")),
     "tutorial_walk": ("tutorial_walk.py", (*SEARCH, "cli", "pipelines", "report")),
 }
 
