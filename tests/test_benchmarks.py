@@ -129,7 +129,7 @@ def test_commits_to_the_measured_rooms_are_counted(
         git("add", ".")
         git("commit", "--quiet", "-m", room, f"--date=2026-01-0{day}T00:00:00+00:00")
     monkeypatch.setattr(stale, "git", git)
-    dates = ("2025-12-31T00:00:00+00:00", *(f"2026-01-0{day}T12:00:00+00:00" for day in (1, 2, 3)))
+    dates = ["2025-12-31T00:00:00+00:00", *(f"2026-01-0{day}T12:00:00+00:00" for day in (1, 2, 3))]
     assert [stale.changes(date, ("training",)) for date in dates] == [None, 1, 1, 0]
     assert stale.changes(dates[1], ("training", "search")) == 2
     assert common.state(tmp_path)["committed"].startswith("2026-01-03")

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,17 +46,6 @@ class Projected:
         vector = np.random.default_rng(item).standard_normal(self.matrix.shape[1], np.float32)
         product, threads = (self.matrix @ vector).tobytes(), os.environ.get("OMP_NUM_THREADS", "")
         return product, os.getpid(), self.matrix.flags.writeable, threads
-
-
-class DiesOnce:
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __call__(self, item: int) -> int:
-        if item == 7 and not self.trace.exists():
-            self.trace.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return item * item
 
 
 @pytest.fixture(autouse=True)
@@ -100,14 +88,6 @@ def test_a_lost_worker_is_told_in_one_sentence_and_the_next_call_works(
         list(map_shards(engine, work, [1, 4, 5]))
     assert "\n" not in str(caught.value)
     assert list(map_shards(engine, abs, [-1])) == [1]
-
-
-@pytest.mark.rare
-def test_ray_tries_again_what_a_lost_worker_was_at(tmp_path: Path) -> None:
-    assert list(map_shards(ON_RAY, DiesOnce(tmp_path / "died"), range(20))) == [
-        item * item for item in range(20)
-    ]
-    assert (tmp_path / "died").exists()
 
 
 @ON_BOTH
