@@ -174,6 +174,8 @@ def test_tables_are_those_of_the_results(
         ("docs/results.md", "dnh.py"): script("dnh").page_table(rows_of("dnh.json")),
         ("docs/search.md", "sparse.py"): sparse.table_of(common.load("sparse")),
         ("docs/production.md", "scale.py"): scale.nodes_table(common.load("scale")["runs"]),
+        ("docs/production.md", "shapes.py"): script("shapes").table(rows_of("shapes.json")),
+        ("docs/production.md", "machines.py"): script("machines").table(rows_of("machines.json")),
         ("benchmarks/board/README.md", "board"): script("board/__main__").table(
             rows_of("board.json")
         ),
