@@ -104,7 +104,7 @@ class Killed(BaseException):
 
 
 def killed_static(folder: Path, forward: int) -> None:
-    """Stop in the middle of a step, in the ``forward``-th pass through the encoder."""
+    """Stop in the middle of a step, in the ``forward``-th pass through the encoder, of which a step has two."""
     encoder = static()
     stop_at(encoder[1], forward)
     with pytest.raises(Killed):

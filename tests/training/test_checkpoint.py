@@ -26,7 +26,7 @@ def one_thread():
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("killed")
-    resuming.killed_static(folder, 13)
+    resuming.killed_static(folder, 25)
     return folder
 
 

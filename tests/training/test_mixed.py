@@ -382,7 +382,7 @@ def test_all_sources_are_used_and_a_killed_training_goes_on_as_if_undisturbed(
     # Three in each of six epochs.
     assert expected.drawn.groupby("query_id")["count"].sum().eq(6 * 3).all()
     with pytest.raises(Killed):
-        fit(CheckpointPlan(tmp_path), kill_at=10, **options)
+        fit(CheckpointPlan(tmp_path), kill_at=19, **options)
     resumed = fit(CheckpointPlan(tmp_path), **options)
     assert resumed.summary["resumed_from_step"] == 9
     for table in ("neighbours", "log", "drawn"):

@@ -109,7 +109,10 @@ class ContrastiveObjective(nn.Module):
         The divisor is the number of rows, not their weight, so a row pulls equally hard in
         whichever batch it is. Nothing is read from the device, which would wait for it.
         """
-        queries, documents = self._encode_both(batch["queries"], batch["documents"])
+        queries = self._encode(batch["queries"])
+        documents = batch["documents"].get("vectors")
+        if documents is None:
+            documents = self._encode(batch["documents"])
         self.encoded = queries.detach(), documents.detach()
         similarity = self._similarity(queries, documents)
         own_columns = batch["positive"][:, None]
@@ -192,23 +195,6 @@ class ContrastiveObjective(nn.Module):
         held = queries.detach().any(dim=0).nonzero()[:, 0]
         return queries[:, held] @ documents[:, held].T
 
-    def _encode_both(self, queries: dict[str, Any], documents: dict[str, Any]) -> Sequence[Tensor]:
-        if "vectors" in documents:
-            return self._encode(queries), documents["vectors"]
-        query_group = queries["groups"][0]
-        document_group = documents["groups"][0]
-        if {*query_group, *document_group} != {"input_ids", "offsets"}:
-            return self._encode(queries), self._encode(documents)
-        # Of a table in one call, since a token of several texts then has one gradient.
-        token_count = len(query_group["input_ids"])
-        query_count = len(queries["place"])
-        group = {
-            "input_ids": torch.cat([query_group["input_ids"], document_group["input_ids"]]),
-            "offsets": torch.cat([query_group["offsets"], document_group["offsets"] + token_count]),
-        }
-        place = torch.cat([queries["place"], documents["place"] + query_count])
-        return self._encode({"groups": [group], "place": place}).tensor_split([query_count])
-
     def _encode(self, texts: dict[str, Any]) -> Tensor:
         groups = texts["groups"]
         if self.recompute and len(groups) > 1 and torch.is_grad_enabled():
@@ -238,6 +224,16 @@ class TokenMeans:
     ----------
     table
         [V, D], in main memory.
+
+    Examples
+    --------
+    >>> table = nn.Parameter(torch.tensor([[0.0], [2.0], [4.0]]))
+    >>> means = TokenMeans(table)(torch.tensor([0, 1, 1, 1, 2]), torch.tensor([0, 4]))
+    >>> means.ravel().tolist()
+    [1.5, 4.0]
+    >>> means.sum().backward()
+    >>> table.grad.ravel().tolist()
+    [0.0, 0.75, 1.0]
     """
 
     def __init__(self, table: Tensor) -> None:
