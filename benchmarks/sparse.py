@@ -235,9 +235,7 @@ def measured(mined: Mined, documents: Any, scores: Any) -> pd.DataFrame:
         return Ranked(documents[:, :count], scores[:, :count])
 
     truth = mined.qrels[mined.qrels.query_id.isin(mined.tests.query_id)]
-    return evaluate(
-        of_documents(truth, mined.corpus), ranking.run(search), (10, documents.shape[1])
-    )
+    return evaluate(of_documents(truth, mined.corpus), ranking.run(search), (10, DEPTH))
 
 
 def columns(mined: Mined, found: pd.DataFrame, base: pd.DataFrame) -> dict[str, Any]:
