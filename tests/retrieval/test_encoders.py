@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+from tokenizers.models import Unigram, WordLevel
 
 from anmi.engine.threads import in_threads
 from anmi.errors import AnmiError
@@ -28,7 +28,13 @@ from anmi.retrieval.kinds import is_routed, is_static, prompts_of, quiet, two_en
 from anmi.retrieval.model_folder import minilm_folder
 from anmi.retrieval.spelling import spelling_of
 from anmi.retrieval.terms import Terms
-from anmi.retrieval.token_table import TokenTable, table_of, token_table
+from anmi.retrieval.token_table import (
+    TokenTable,
+    lowered_words,
+    lowering,
+    table_of,
+    token_table,
+)
 from anmi.retrieval.tokens import Tokeniser
 from anmi.store import Store
 
@@ -637,3 +643,23 @@ def test_an_estimate_counts_what_the_store_lacks(minilm, tmp_path):
         assert store.missing(encoder.key(None), SENTENCES) == len(SENTENCES) - 5
         encoder.encode(SENTENCES)
         assert encoder.seconds(SENTENCES) == 0
+
+
+def test_minilm_is_opened_for_what_the_store_lacks_alone(minilm, tmp_path, monkeypatch):
+    settings = EncoderSettings(encoder="minilm", device="cpu", precision="float32")
+    with Store(tmp_path / "store") as store:
+        vectors = Encoder(settings, store.path / "models", store).encode(WORDS[2:4], "query")
+        monkeypatch.setattr(encoders, "_opened", lambda *_: pytest.fail("it was opened"))
+        again = Encoder(settings, store.path / "models", store)
+        np.testing.assert_array_equal(again.encode(WORDS[3:1:-1], "query"), vectors[::-1])
+        assert again.seconds(WORDS[2:4], "query") == 0
+        monkeypatch.setattr(encoders, "_opened", lambda *_: minilm)
+        assert again.encode(WORDS[4:5], "query").shape == (1, 384)
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_ascii_is_cut_as_by_the_tokenizer(text):
+    tokenizer = lowering(Tokenizer(Unigram()))
+    lowered = tokenizer.normalizer.normalize_str(text)
+    pairs = tokenizer.pre_tokenizer.pre_tokenize_str(lowered)
+    assert lowered_words([text]) == [[word for word, _ in pairs]]

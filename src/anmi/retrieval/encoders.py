@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -255,12 +255,7 @@ class Encoder:
         is_whole = settings.dimensions is None and self.run is None
         if self.store is None or settings.encoder != "minilm" or not is_whole:
             return None
-        files = [
-            (file.name, file.stat().st_size, file.stat().st_mtime)
-            for file in files_in(minilm_folder())
-        ]
-        versions = [metadata.version(package) for package in _DEFINING]
-        facts = [settings.model_dump(), role, files, versions, platform.node()]
+        facts = [settings.model_dump(), role, *_minilm()]
         return self.models / f"key-{hash_value(facts)}"
 
     def _key(self, role: Role | None) -> str:
@@ -494,6 +489,15 @@ def _opened(settings: EncoderSettings, models: Path) -> Any:
 
 # Of models that were opened by name, which nobody trains: their weights are hashed once.
 _keys: Final = WeakKeyDictionary[Any, dict[tuple[str | None, ...], str]]()
+
+
+@cache
+def _minilm() -> list[Any]:
+    """Return what the key of MiniLM depends on beside its settings: files, packages, machine."""
+    files = [
+        (file.name, file.stat().st_size, file.stat().st_mtime) for file in files_in(minilm_folder())
+    ]
+    return [files, [metadata.version(package) for package in _DEFINING], platform.node()]
 
 
 def load_encoder(encoder: str, models: Path, **settings: Any) -> SentenceTransformer:

@@ -77,13 +77,12 @@ def pieces_of(texts: Sequence[str], tokenizer: Any) -> list[list[str]]:
     >>> pieces_of(["foxes", "ᏣᎳᎩ"], minilm_tokenizer())
     [['foxes'], ['[UNK]']]
     """
-    unknown = {tokenizer.token_to_id(name) for name in _UNKNOWN_BY_NAME} - {None}
-    rows = []
-    for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False):
-        # A tokenizer's file may ask for padding.
-        pieces = compress(zip(encoding.ids, encoding.tokens, strict=True), encoding.attention_mask)
-        rows.append([UNKNOWN if number in unknown else piece for number, piece in pieces])
-    return rows
+    names = {number: name for name, number in tokenizer.get_vocab().items()}
+    names |= dict.fromkeys(map(tokenizer.token_to_id, _UNKNOWN_BY_NAME), UNKNOWN)
+    encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    # A tokenizer's file may ask for padding.
+    rows = (compress(encoding.ids, encoding.attention_mask) for encoding in encodings)
+    return [[*map(names.__getitem__, row)] for row in rows]
 
 
 def spelling_of(
