@@ -336,8 +336,8 @@ class Encoder:
         if self.run is not None:
             texts_per_commit = 256 if is_static(model) else kinds.texts_per_block(model)
         else:
-            least = 4096 if is_static(model) else kinds.texts_per_block(model)
-            texts_per_commit = max(_TEXTS_PER_COMMIT, least)
+            texts_per_commit = 4096 if is_static(model) else kinds.texts_per_block(model)
+            texts_per_commit = max(_TEXTS_PER_COMMIT, texts_per_commit)
         vectors = self._stored(texts, role, description, texts_per_commit)
         return self.prefix(vectors, dimensions)
 
