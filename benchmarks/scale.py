@@ -5,16 +5,24 @@ It makes a collection (made_collection.py) with a query for ten documents, mines
 run's record. Processor seconds of the process and all that it started are sampled and laid to the
 node that ran, since other work on the machine stretches wall time. Memory of a node is the largest
 resident one of the main process; that of the run is the largest sum of proportional set sizes of
-the tree. A run that is stopped by ``--limit`` leaves the nodes that it came to. The table is that
-of docs/production.md; docs/images/draw.py draws its picture.
+the tree. A run that is stopped by ``--limit`` leaves the nodes that it came to. ``floor`` is what
+the least of a node's work takes by the library that does it, on one core, measured on the largest
+collection in the same run: reading lines as JSON, cutting words, encoding by sentence-transformers,
+multiplying all vectors. The corpus's own encoder is made in a process of its own. The tables are
+those of docs/production.md; docs/images/draw.py draws its picture.
 
     python benchmarks/scale.py 10000 30000 100000 --work build/scale
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import shutil
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +40,19 @@ A_QUERY: Final = 10
 # Its frequent words are English, and the others of no language, by which they would be taken for
 # Nigerian Pidgin.
 _LANGUAGE: Final = ",ingestion.language=en"
+SAMPLE: Final = 50_000
+ROWS: Final = 512
+_OWN: Final = """
+import sys
+from pathlib import Path
+import pandas as pd
+from anmi.corpus.texts import joined_texts
+from anmi.retrieval.encoders import save_corpus_encoder
+from anmi.store import Store
+texts = joined_texts(pd.read_json(sys.argv[1], lines=True, dtype=str))
+folder = Path(sys.argv[2])
+save_corpus_encoder(texts, folder / "encoder", 1, Store(folder / "store"), "cpu")
+"""
 # Below it, what a process needs to begin with hides how a node grows.
 GROWS_FROM: Final = 30_000
 
@@ -70,6 +91,51 @@ def mine(documents: int, work: Path, limit: float) -> dict[str, Any]:
     }
 
 
+def floors(documents: int, work: Path) -> dict[str, float]:
+    """Return processor seconds of the least work of some nodes, by node; see the top of this file.
+
+    Texts are the first :data:`SAMPLE`, and of vectors so many are multiplied, for all of them.
+    """
+    import bm25s
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(1)
+    with (work / f"made-{documents}" / "corpus.jsonl").open(encoding="utf-8") as file:
+        lines = list(itertools.islice(file, SAMPLE))
+    texts, reading = _timed(lambda: [json.loads(line)["text"] for line in lines])
+    _, cutting = _timed(lambda: bm25s.tokenize(texts, stopwords="en", show_progress=False))
+    model = SentenceTransformer(str(next(MODELS.glob("static-*"))), device="cpu")
+    vectors, encoding = _timed(lambda: model.encode(texts, convert_to_tensor=True))
+    rounded = vectors.to(torch.bfloat16)
+    queries = rounded[:ROWS]
+    seconds = min(_timed(lambda: queries @ rounded.T)[1] for _ in range(3))
+    times = documents / len(lines)
+    products = seconds * times * (documents // A_QUERY) / len(queries)
+    return {
+        "ingest": round(times * reading, 1),
+        "cut_terms": round(times * cutting, 1),
+        "encode_collection": round(times * encoding, 1),
+        "retrieve": round(products, 1),
+    }
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.process_time()
+    result = work()
+    return result, time.process_time() - start
+
+
+def own_encoder(documents: int, work: Path) -> dict[str, Any]:
+    """Make the corpus's own encoder in a process of its own; vectors of MiniLM are not stored."""
+    root = work / f"run-{documents}"
+    shutil.rmtree(root / "own", ignore_errors=True)
+    shutil.copytree(MODELS, root / "own" / "store" / "models")
+    arguments = [str(work / f"made-{documents}" / "corpus.jsonl"), str(root / "own")]
+    measured = peer_mining.measured([sys.executable, "-c", _OWN, *arguments], {})
+    return {name: round(measured[name], 1) for name in ("wall", "cpu", "mib")}
+
+
 def slope(runs: list[dict[str, Any]], node: str, value: str) -> str:
     """Return the exponent of a node's growth with documents, by least squares of logarithms; – of one run."""
     large = [
@@ -84,6 +150,7 @@ def slope(runs: list[dict[str, Any]], node: str, value: str) -> str:
 def nodes_table(runs: list[dict[str, Any]]) -> str:
     """Return processor seconds and MiB of the nodes, and by which power of the number of documents they grow."""
     lines = []
+    floor = runs[-1].get("floors", {})
     for node in max(runs, key=lambda run: len(run["nodes"]))["nodes"]:
         found = [run["nodes"].get(node) for run in runs]
         there = [each for each in found if each]
@@ -91,13 +158,27 @@ def nodes_table(runs: list[dict[str, Any]]) -> str:
             cells = [f"{each['cpu']:.1f}" if each else "–" for each in found]
             peak = f"{there[-1]['peak_mib']:,}"
             lines.append(
-                [f"`{node}`", *cells, slope(runs, node, "cpu"), peak, slope(runs, node, "peak_mib")]
+                [
+                    f"`{node}`",
+                    *cells,
+                    str(floor.get(node, "")),
+                    slope(runs, node, "cpu"),
+                    peak,
+                    slope(runs, node, "peak_mib"),
+                ]
             )
     whole = [f"**{run['cpu']:.0f}**" if run["whole"] else f"({run['cpu']:.0f})" for run in runs]
-    lines.append(["**whole process**", *whole, "", f"**{runs[-1]['mib']:,}**", ""])
-    return markdown(
-        ["node", *(f"{run['documents']:,}" for run in runs), "slope", "MiB", "slope"], lines
-    )
+    lines.append(["**whole process**", *whole, "", "", f"**{runs[-1]['mib']:,}**", ""])
+    minutes = [f"{run['wall'] / 60:.1f}" for run in runs]
+    lines.append(["minutes by the clock", *minutes, "", "", "", ""])
+    if own := {run["documents"]: run["own_encoder"] for run in runs if "own_encoder" in run}:
+        seconds = [
+            f"{own[run['documents']]['cpu']:.0f}" if run["documents"] in own else "" for run in runs
+        ]
+        peak = f"{own[max(own)]['mib']:,.0f}"
+        lines.append(["the corpus's own encoder, apart", *seconds, "", "", peak, ""])
+    columns = [f"{run['documents']:,}" for run in runs]
+    return markdown(["node", *columns, "floor", "slope", "MiB", "slope"], lines)
 
 
 def main() -> None:
@@ -115,6 +196,9 @@ def main() -> None:
     runs, fresh = earlier["runs"], set()
     for documents in given.documents:
         found = mine(documents, given.work, given.limit)
+        if documents == max(given.documents):
+            found["own_encoder"] = own_encoder(documents, given.work)
+            found["floors"] = floors(documents, given.work)
         runs = [each for each in runs if each["documents"] != documents] + [found]
         runs.sort(key=lambda each: each["documents"])
         fresh.add(documents)
