@@ -214,11 +214,10 @@ def keyphrase(material: Material) -> Make:
     def make(document: Document, count: int, seed: int) -> list[View]:
         best_terms = best(document)
         sizes = range(_FEWEST_TERMS, len(best_terms) + 1)
-        views = []
-        for size in _drawn(sizes, "keyphrase", document, count, seed):
-            query = " ".join(word for rank, word in best_terms if rank < size)
-            views.append(View(query, document.whole))
-        return views
+        return [
+            View(" ".join(word for rank, word in best_terms if rank < size), document.whole)
+            for size in _drawn(sizes, "keyphrase", document, count, seed)
+        ]
 
     return make
 
