@@ -88,7 +88,7 @@ changed: .venv/.installed-test ## the rare tests of what changed since BASE=COMM
 	[ -z "$$found" ] || { $(PYTEST) -m rare $$found || [ $$? -eq 5 ] || exit 1; }; \
 	if echo "$$changed" | grep -Eq '$(MINING)'; then exec $(MAKE) bench; fi
 
-bench: .venv/.installed-test ## mine beside mine_hard_negatives: refuses what takes a fifth more of processor or memory
+bench: .venv/.installed-test ## mine beside mine_hard_negatives: refuses what takes two fifths more of processor or memory
 	@echo "==> the speed of mining beside mine_hard_negatives"
 	@$(BIN)/python benchmarks/peer_mining.py $${ANMI_DATA:-../shared/data}/medquad --times 1 --check
 

@@ -12,7 +12,7 @@ processor are of the process and all that it started, as other work on the machi
 time; memory is the largest sum of proportional set sizes of the tree, looked at five times a
 second. Medians go to speed.json, with the ``coverage``: the share of (query, positive) rows that
 get all 7 negatives. With ``--check`` they are compared with those that are there instead, and a
-ratio that is a fifth worse is refused with exit status 1: ratios carry over to other machines,
+ratio that is two fifths worse is refused with exit status 1: ratios carry over to other machines,
 where seconds do not. CI and the nightly build check so, on other machines than the committed one.
 
     python benchmarks/peer_mining.py ../shared/data/medquad --times 5
@@ -41,8 +41,9 @@ import psutil
 from anmi.retrieval.encoders import load_encoder
 from common import MODELS, ROOT, artifact, load, now, parser, save
 
-# A fifth: by turns on two busy cores, the same code differed by up to a tenth.
-ALLOWED: Final = 1.2
+# Two turns of the same code on one machine differed by a fifth, and machines differ, too; what once
+# went unnoticed was twice as much.
+ALLOWED: Final = 1.4
 KEDRO: Final = str(Path(sys.executable).with_name("kedro"))
 SECOND: Final = "nv_retriever"
 # How each is set by default is part of what is compared.
@@ -209,7 +210,7 @@ def row(
 
 
 def worse(fresh: list[dict[str, Any]], committed: list[dict[str, Any]]) -> list[str]:
-    """Return a sentence on each ratio to the peer that is a fifth worse than the committed one of the same case.
+    """Return a sentence on each ratio to the peer that is two fifths worse than the committed one of the same case.
 
     Wall time is left out: other work on the machine stretches it, and not that of both alike.
     """

@@ -347,14 +347,14 @@ def test_queries_are_measured_by_what_training_saw(networks: ModuleType, tmp_pat
 # --- speed ---
 
 
-def test_what_became_a_fifth_worse_is_named() -> None:
+def test_what_became_two_fifths_worse_is_named() -> None:
     mining = script("peer_mining")
 
     def timed(ours: float, peer: float | None, unit: str = "processor s") -> list[dict[str, Any]]:
         return [mining.row("mining", ours, peer, 1.0, unit, "")]
 
-    assert mining.worse(timed(11.9, 20), timed(10, 20)) == []
-    (said,) = mining.worse(timed(12.1, 20), timed(10, 20))
+    assert mining.worse(timed(13.9, 20), timed(10, 20)) == []
+    (said,) = mining.worse(timed(14.1, 20), timed(10, 20))
     assert said.startswith("mining: ") and said.endswith("committed is 0.5")
     assert mining.worse(timed(99, None), timed(1, None)) == [], "there is no peer"
     assert mining.worse(timed(99, 20, "s"), timed(1, 20, "s")) == [], "wall time"
