@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 304_400,
-    "tokens a line": 9.0,
+    "tokens": 306_700,
+    "tokens a line": 8.95,
     "empty names, %": 0.1,
     "fmt: skip": 3,
     "packed assignments": 4,
@@ -27,9 +27,9 @@ MOST: Final = {
     "lines over 100 columns": 0,
     "files": 218,
     "recipes": 25,
-    "lines of tests": 32_970,
-    "lines of benchmarks": 7_570,
-    "words of docs": 28_400,
+    "lines of tests": 33_000,
+    "lines of benchmarks": 7_780,
+    "words of docs": 28_480,
 }
 # Names that say what was done with a thing, not what it is.
 NAMES_THAT_SAY_NOTHING: Final = """

@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 
 from anmi.ragged import Float32s, Int32s, Int64s, in_rows
-from anmi.retrieval.kinds import resolve_precision
 
 
 def best(full: Float32s, k: int) -> tuple[Int32s, Float32s]:
@@ -54,13 +53,10 @@ _CELLS: Final = 4_000_000
 _CARD_ROWS: Final = 8192
 # Scores from which on a product is worth starting torch and moving the documents to a card.
 _WORTH: Final = 2**26
-# Multiplications from which on a processor that multiplies bfloat16 makes up for torch's start.
-_WORTH_ROUNDING: Final = 2**34
-# What torch multiplies by device.
-_TYPE: Final = {"cuda": "float32", "cpu": "bfloat16"}
-# Of lengths, each way: what TF32 rounds off at most, once a torch that we do not own is set to use
-# it; and what bfloat16 does, of two factors and a sum.
-_SLACK: Final = {"cuda": 2.0**-8, "cpu": 3 * 2.0**-8}
+# Of lengths; what TF32 rounds off at most, once a torch that we do not own is set to use it. By
+# bfloat16 processors multiply five times as fast, but it hides which of ten times as many documents
+# are the nearest of a million, and the search takes two to five times as long.
+_CARD_SLACK: Final = 2.0**-8
 _CARDS: Final = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 # Documents kept for each that is wanted before those below the threshold are dropped again.
 _KEPT: Final = 4
@@ -121,15 +117,6 @@ def card() -> str | None:
     return "cuda" if torch.cuda.is_available() else None
 
 
-def _multiplier(queries: Float32s, embeddings: Float32s) -> str | None:
-    """Return the device of torch that multiplies faster than NumPy, None where none is worth it."""
-    cells = len(queries) * len(embeddings)
-    if cells >= _WORTH and (device := card()):
-        return device
-    is_worth = cells * embeddings.shape[1] >= _WORTH_ROUNDING
-    return "cpu" if is_worth and resolve_precision("auto", "cpu") == "bfloat16" else None
-
-
 def nearest(
     queries: Float32s,
     embeddings: Float32s,
@@ -148,8 +135,8 @@ def nearest(
     longest
         Length of the longest of the embeddings.
     device
-        Of torch, which multiplies, on ``cpu`` in bfloat16; it changes no result. None: where there
-        is enough to do the card, or a processor that has bfloat16, else NumPy.
+        Of torch, which multiplies; it changes no result. None: the card where there is one and
+        enough to do, else NumPy.
 
     Returns
     -------
@@ -166,8 +153,9 @@ def nearest(
     embeddings = np.asarray(embeddings)
     documents = np.empty((len(queries), k), np.int32)
     scores = np.empty((len(queries), k), np.float32)
-    device = device or _multiplier(queries, embeddings)
-    rows = _ROWS if device in (None, "cpu") else _CARD_ROWS
+    if device is None and len(queries) * len(embeddings) >= _WORTH:
+        device = card()
+    rows = _CARD_ROWS if device else _ROWS
     step = max(1, min(rows, _CELLS // max(k, 1)))
     for start in range(0, len(queries) if k else 0, step):
         block = np.ascontiguousarray(queries[start : start + step], np.float32)
@@ -184,8 +172,7 @@ def product(queries: Any, block: Float32s, room: Float32s) -> Any:
     """Multiply with a block of documents where the queries are; NumPy does so into ``room``."""
     if isinstance(queries, np.ndarray):
         return np.matmul(queries, block.T, out=room[:, : len(block)])
-    scores = queries @ queries.new_tensor(np.ascontiguousarray(block)).T
-    return scores.float().numpy() if scores.device.type == "cpu" else scores
+    return queries @ queries.new_tensor(np.ascontiguousarray(block)).T
 
 
 def _kth_best(scores: Any, k: int) -> Float32s:
@@ -226,7 +213,7 @@ def _among_the_best(
     # Both sums of D products are off by D roundings at most, each way.
     reach = np.maximum(lengths(queries) * np.float32(longest), np.float32(1))
     rounding = 4 * size * np.finfo(np.float32).eps
-    slack = reach * np.float32(rounding + _SLACK.get(device or "", 0.0))
+    slack = reach * np.float32(rounding + _CARD_SLACK if device else rounding)
     threshold = np.full(len(queries), -np.inf, np.float32)
     rows = np.zeros(0, np.int64)
     documents = np.zeros(0, np.int64)
@@ -236,7 +223,7 @@ def _among_the_best(
     if device:
         import torch
 
-        left = torch.tensor(queries, device=device, dtype=getattr(torch, _TYPE[device]))
+        left = torch.tensor(queries, device=device)
     for start in range(0, count, _BLOCK):
         block = embeddings[start : start + _BLOCK]
         scores = product(left, block, room)
