@@ -5,7 +5,7 @@ It makes a collection (made_collection.py) with a query for ten documents, mines
 run's record. Processor seconds of the process and all that it started are sampled and laid to the
 node that ran, since other work on the machine stretches wall time. Memory of a node is the largest
 resident one of the main process; that of the run is the largest sum of proportional set sizes of
-the tree. A run that is stopped by ``--limit`` leaves the nodes that it came to. ``floor`` is what
+the tree. A run that is stopped by ``--limit`` leaves the nodes that it came to. ``library`` is what
 the least of a node's work takes by the library that does it, on one core, measured on the largest
 collection in the same run: reading lines as JSON, cutting words, encoding by sentence-transformers,
 multiplying all vectors. The corpus's own encoder is made in a process of its own. The tables are
@@ -178,7 +178,7 @@ def nodes_table(runs: list[dict[str, Any]]) -> str:
         peak = f"{own[max(own)]['mib']:,.0f}"
         lines.append(["the corpus's own encoder, apart", *seconds, "", "", peak, ""])
     columns = [f"{run['documents']:,}" for run in runs]
-    return markdown(["node", *columns, "floor", "slope", "MiB", "slope"], lines)
+    return markdown(["node", *columns, "library", "slope", "MiB", "slope"], lines)
 
 
 def main() -> None:
