@@ -98,7 +98,8 @@ def main() -> None:
         place = Path(folder) / "encoder"
         save_corpus_encoder(rows.positive.tolist(), place, SEED, Store(STORE), "cpu")
         start = load_encoder(str(place), MODELS, device="cpu")
-        facts = {"pairs": len(train_rows), "table": list(start[0].embedding.weight.shape)}
+        (table,) = start[0].parameters()
+        facts = {"pairs": len(train_rows), "table": list(table.shape)}
         facts["ndcg_10_before"] = plain(ndcg(start, rows), 4)
         turns: dict[str, list[dict[str, float]]] = {name: [] for name in TRAININGS}
         for turn in range(-1, TURNS):
