@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import regex
 
-from anmi.ragged import Bools, Int64s
+from anmi.ragged import Bools, Int32s, Int64s
 
 Texts: TypeAlias = Sequence[str] | pd.Series | pa.Array | pa.ChunkedArray
 
@@ -281,6 +281,8 @@ _LOOKALIKES: Final = str.maketrans("асеорхуіјѕһԁԛԝοανικρτυ
 _OPENING: Final = "([{\"'`"
 _CLOSING: Final = ".,;:!?)]}\"'`"
 _BRACKETS: Final = {")": "(", "]": "[", "}": "{"}
+# Texts, which bounds memory.
+_NORMALISED_AT_ONCE: Final = 16_384
 # A hyphen that joins words and a comma say no more than a blank, unless they stand between digits.
 _JOINT: Final = re.compile(r"(?<=[^\W\d])-(?=\w)|(?<=\d)-(?=[^\W\d])|(?<!\d),|,(?!\d)")
 # Where no blanks part words, punctuation does.
@@ -314,6 +316,8 @@ def normalised(text: str) -> str:
 def _normalised_token(token: str) -> str:
     """Return the normalised words of what stands between two blanks."""
     if token.isascii():
+        if token.isalnum():
+            return token.lower()
         # These characters are composed already and none of them vanishes.
         folded = token.encode().lower().translate(_ASCII_BLANKS).decode()
     else:
@@ -401,9 +405,45 @@ def without_signs(text: str) -> str:
     return " ".join(folded.translate(_ALL_BLANKS).split()) or text.strip()
 
 
+def runs_of(texts: Sequence[str]) -> tuple[list[str], Int32s, Int64s]:
+    """Return the different runs between blanks, those of all texts in a row, and the texts' starts.
+
+    Examples
+    --------
+    >>> runs, held, starts = runs_of(["a b a", "b"])
+    >>> runs, held.tolist(), starts.tolist()
+    (['a', 'b'], [0, 1, 0, 1], [0, 3, 4])
+    """
+    lines = pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " ")
+    rows = pc.split_pattern(lines, " ")
+    # Only different runs become strings of Python.
+    runs = rows.flatten().dictionary_encode()
+    starts = np.concatenate([[0], np.cumsum(pc.list_value_length(rows).to_numpy())])
+    return runs.dictionary.to_pylist(), runs.indices.to_numpy(), starts
+
+
 def normalised_forms(texts: Texts) -> pa.LargeStringArray:
-    """Return the normalised texts as an Arrow array."""
-    return pa.array((normalised(text.as_py()) for text in arrow(texts)), pa.large_string())
+    """Return the :func:`normalised` texts as an Arrow array.
+
+    What stands between two blanks is normalised once for some thousand texts.
+    """
+    values = arrow(texts)
+    starts = range(0, len(values), _NORMALISED_AT_ONCE)
+    blocks = [_forms(values[start : start + _NORMALISED_AT_ONCE].to_pylist()) for start in starts]
+    return pa.concat_arrays([pa.array([], pa.large_string()), *blocks])
+
+
+def _forms(texts: list[str]) -> pa.LargeStringArray:
+    plain_texts = [_without_markup(text) for text in texts]
+    runs, places, starts = runs_of(plain_texts)
+    forms = pa.array([_normalised_token(run) for run in runs], pa.large_string())
+    is_word = (pc.binary_length(forms).to_numpy() > 0)[places]
+    words = forms.take(pa.array(places[is_word]))
+    word_starts = np.append(0, np.cumsum(is_word))[starts]
+    rows = pa.LargeListArray.from_arrays(pa.array(word_starts), words)
+    joined = pc.binary_join(rows, pa.scalar(" ", pa.large_string()))
+    stripped = pa.array([text.strip() for text in plain_texts], pa.large_string())
+    return pc.if_else(pc.equal(joined, ""), stripped, joined)
 
 
 def find_duplicates(document_ids: Texts, forms: Texts) -> pd.DataFrame:

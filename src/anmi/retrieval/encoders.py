@@ -66,6 +66,8 @@ STATIC_DIMENSIONS: Final = 256
 STORED: Final[Number] = "float16"
 DEFAULTS: Final = EncoderSettings()
 _TEXTS_PER_COMMIT: Final = 1024
+# Of a table, which cuts each word of so many texts once.
+_LOOKED_UP_PER_COMMIT: Final = 16_384
 # Packages that a network's vectors, and the hash of what changes them, depend on.
 _DEFINING: Final = ("torch", "transformers", "sentence-transformers", "tokenizers")
 
@@ -333,10 +335,9 @@ class Encoder:
             return self.prefix(self.embed(list(texts), role), dimensions)
         # Each commit is a wait for the disk; several workers are to have some of even a small
         # change.
-        if self.run is not None:
-            texts_per_commit = 256 if is_static(model) else kinds.texts_per_block(model)
-        else:
-            texts_per_commit = 4096 if is_static(model) else kinds.texts_per_block(model)
+        static = is_static(model)
+        texts_per_commit = _LOOKED_UP_PER_COMMIT if static else kinds.texts_per_block(model)
+        if self.run is None:
             texts_per_commit = max(_TEXTS_PER_COMMIT, texts_per_commit)
         vectors = self._stored(texts, role, description, texts_per_commit)
         return self.prefix(vectors, dimensions)

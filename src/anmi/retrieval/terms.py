@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
+from anmi.corpus.texts import runs_of
 from anmi.errors import AnmiError
 from anmi.files import read_json, write_json
 from anmi.ragged import Float32s, Int32s, Int64s, read_table, table_bytes
@@ -25,7 +26,6 @@ from anmi.retrieval.tokenize import (
     Tokenize,
     for_queries,
     resolve,
-    runs_of,
     saved_tokenizer,
     tokenizer,
 )

@@ -19,12 +19,12 @@ from typing import Any, Final
 import numpy as np
 from scipy import sparse
 
+from anmi.corpus.texts import runs_of
 from anmi.errors import AnmiError
 from anmi.files import read_json
 from anmi.fingerprint import hash_value
 from anmi.ragged import Float32s, Int32s
 from anmi.retrieval.terms import counted_texts
-from anmi.retrieval.tokenize import runs_of
 
 _TABLE: Final = "StaticEmbedding"
 _NORMALIZE: Final = "Normalize"

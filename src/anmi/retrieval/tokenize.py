@@ -18,15 +18,11 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import regex
 
 from anmi.corpus.sentences import stop_words
 from anmi.corpus.texts import one_form
 from anmi.errors import AnmiError, installed, nearest
-from anmi.ragged import Int32s, Int64s
 
 # Characters of words as Unicode has them (UTS #18): in many scripts vowels are marks, which \w of
 # `re` leaves out. It has ² and ½, which stay; what joins characters counts where it does more than
@@ -107,23 +103,6 @@ Tokenize = Callable[[Sequence[str]], list[list[str]]]
 
 # Raised whenever texts are cut into other terms, so that saved ones are not mixed with them.
 RULES: Final = 2
-
-
-def runs_of(texts: Sequence[str]) -> tuple[list[str], Int32s, Int64s]:
-    """Return the different runs between blanks, those of all texts in a row, and the texts' starts.
-
-    Examples
-    --------
-    >>> runs, held, starts = runs_of(["a b a", "b"])
-    >>> runs, held.tolist(), starts.tolist()
-    (['a', 'b'], [0, 1, 0, 1], [0, 3, 4])
-    """
-    lines = pc.replace_substring(pa.array(texts, pa.large_string()), "\n", " ")
-    rows = pc.split_pattern(lines, " ")
-    # Only different runs become strings of Python.
-    runs = rows.flatten().dictionary_encode()
-    starts = np.concatenate([[0], np.cumsum(pc.list_value_length(rows).to_numpy())])
-    return runs.dictionary.to_pylist(), runs.indices.to_numpy(), starts
 
 
 def _composed(text: str) -> str:

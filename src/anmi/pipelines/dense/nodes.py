@@ -94,8 +94,8 @@ def encode_collection(
     name = params.encoder or encoder
     settings = params.of(encoders.place_of(name, corpus_encoder))
     opened = Encoder(settings, store.path / "models", store)
-    # Other processes are asked neither for a table look-up, nor where one process has the GPU.
-    if engine.ray_gpus or not (is_static(opened.model) or device(params.device) != "cpu"):
+    # Other processes are not asked where one process has the GPU, which a table does not use.
+    if engine.ray_gpus or is_static(opened.model) or device(params.device) == "cpu":
         opened.run = partial(map_shards, engine)
     is_read = "dense" in chosen.sources
     if not is_read:
