@@ -27,7 +27,7 @@ MOST: Final = {
     "lines over 100 columns": 0,
     "files": 218,
     "recipes": 25,
-    "lines of tests": 33_000,
+    "lines of tests": 33_005,
     "lines of benchmarks": 7_780,
     "words of docs": 28_480,
 }

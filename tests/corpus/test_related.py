@@ -57,9 +57,14 @@ def test_signs_make_another_text_and_the_way_of_writing_does_not(pairs: str, sam
         assert (one == other) is same, line
 
 
-@given(st.lists(st.sampled_from(["a b", "A b", "a  b", "c", "C", "c!", "d"]), max_size=20))
+ALIKE = st.sampled_from(["a b", "A b", "a  b", "c", "C", "c!", "d"])
+SIGNS = st.text("aÉ5漢 \n\t\xa0\u2028\x1c\x85\u200d\u0301.,()-\"'#*?<>&;İß", max_size=12)
+
+
+@given(st.lists(ALIKE | SIGNS, max_size=20))
 def test_duplicates_point_to_the_first_of_their_kind(texts):
     forms = [normalised(text) for text in texts]
+    assert normalised_forms(texts).to_pylist() == forms
     found = find_duplicates([str(row) for row in range(len(texts))], normalised_forms(texts))
     first = {row: forms.index(form) for row, form in enumerate(forms)}
     assert found.values.tolist() == [

@@ -339,11 +339,16 @@ class Encoder:
         texts_per_commit = _LOOKED_UP_PER_COMMIT if static else kinds.texts_per_block(model)
         if self.run is None:
             texts_per_commit = max(_TEXTS_PER_COMMIT, texts_per_commit)
-        vectors = self._stored(texts, role, description, texts_per_commit)
+        vectors = self._stored(texts, role, description, texts_per_commit, not static)
         return self.prefix(vectors, dimensions)
 
     def _stored(
-        self, texts: Sequence[str], role: Role | None, description: str, texts_per_commit: int
+        self,
+        texts: Sequence[str],
+        role: Role | None,
+        description: str,
+        texts_per_commit: int,
+        longest_first: bool = True,
     ) -> Float32s:
         """Return whole vectors, computing and storing those that the store lacks."""
         assert self.store is not None
@@ -358,6 +363,7 @@ class Encoder:
                 bar,
                 run=run,
                 number=STORED,
+                longest_first=longest_first,
             )
 
     def prefix(self, vectors: Float32s, dimensions: int) -> Float32s:

@@ -350,6 +350,7 @@ class Store(AbstractContextManager["Store"]):
         name: str = "",
         run: Run = map,
         number: Number = "float32",
+        longest_first: bool = True,
     ) -> Float32s:
         """Return one vector per text, computing only those that are not stored.
 
@@ -373,6 +374,9 @@ class Store(AbstractContextManager["Store"]):
         number
             What numbers are rounded to, whether computed now or stored at any time, so that a value
             is the same the first time and ever after. float16 takes half the room.
+        longest_first
+            Batches of like length waste little padding, and too large a batch fails early. Without,
+            texts come in the order of their keys, of which the database writes many faster.
 
         Returns
         -------
@@ -402,9 +406,9 @@ class Store(AbstractContextManager["Store"]):
             numbers = np.frombuffer(b"".join(stored_values.values()), record["number"])
             rows = [absent.pop(key) for key in stored_values]
             values[rows] = numbers.reshape(-1, record["dimension"]).astype(number, copy=False)
-        # Longest first: batches of like length waste little padding, and too large a batch fails
-        # early.
-        order = sorted(absent, key=lambda key: (-len(texts[first[key]]), key))
+        order = sorted(absent)
+        if longest_first:
+            order.sort(key=lambda key: -len(texts[first[key]]))
         if bar is not None:
             bar.update(len(texts) - len(order))
         chunks = [order[start : start + batch] for start in range(0, len(order), batch)]
