@@ -107,9 +107,8 @@ def floors(documents: int, work: Path) -> dict[str, float]:
     _, cutting = _timed(lambda: bm25s.tokenize(texts, stopwords="en", show_progress=False))
     model = SentenceTransformer(str(next(MODELS.glob("static-*"))), device="cpu")
     vectors, encoding = _timed(lambda: model.encode(texts, convert_to_tensor=True))
-    rounded = vectors.to(torch.bfloat16)
-    queries = rounded[:ROWS]
-    seconds = min(_timed(lambda: queries @ rounded.T)[1] for _ in range(3))
+    queries = vectors[:ROWS]
+    seconds = min(_timed(lambda: queries @ vectors.T)[1] for _ in range(3))
     times = documents / len(lines)
     products = seconds * times * (documents // A_QUERY) / len(queries)
     return {
