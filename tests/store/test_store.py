@@ -87,6 +87,22 @@ def hundred(texts: list[str]) -> np.ndarray:
     return np.array([[float(text)] * 100 for text in texts])
 
 
+def test_texts_are_computed_longest_first_or_in_the_order_of_their_keys(tmp_path: Path) -> None:
+    texts = ["a", "dddd", "bb", "ccc"]
+    with Store(tmp_path) as store:
+        for name, by_length in (("longest", True), ("keys", False)):
+            order: list[str] = []
+
+            def length(part: list[str], order: list[str] = order) -> np.ndarray:
+                order.extend(part)
+                return np.array([[len(text)] for text in part])
+
+            vectors = store.vectors(name, texts, length, batch=1, longest_first=by_length)
+            assert vectors[:, 0].tolist() == [1, 4, 2, 3]
+            key = dict(zip(texts, store.keys(name, texts), strict=True))
+            assert order == sorted(texts, key=lambda text: -len(text) if by_length else key[text])
+
+
 def test_a_full_store_says_so_and_keeps_what_it_has(tmp_path: Path) -> None:
     texts = [str(i) for i in range(1000)]
     with Store(tmp_path, size_limit=1 << 19) as store:

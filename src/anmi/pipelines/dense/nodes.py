@@ -94,8 +94,11 @@ def encode_collection(
     name = params.encoder or encoder
     settings = params.of(encoders.place_of(name, corpus_encoder))
     opened = Encoder(settings, store.path / "models", store)
-    # Other processes are not asked where one process has the GPU, which a table does not use.
-    if engine.ray_gpus or is_static(opened.model) or device(params.device) == "cpu":
+    # Other processes are not asked where one has the GPU, nor other machines for a table, which
+    # they may not have.
+    is_local = engine.kind == "local"
+    is_shared = is_local if is_static(opened.model) else device(params.device) == "cpu"
+    if engine.ray_gpus or is_shared:
         opened.run = partial(map_shards, engine)
     is_read = "dense" in chosen.sources
     if not is_read:
