@@ -245,7 +245,7 @@ def product_in_tf32(queries: torch.Tensor, block: np.ndarray, room: np.ndarray) 
     rows=st.integers(1, 9),
     block=st.integers(1, 120),
     longest=st.sampled_from([1.0, 90.0]),
-    multiplied_by=st.sampled_from(["numpy", "torch", "a card in TF32"]),
+    multiplied_by=st.sampled_from(["numpy", "torch", "a card in TF32", "bfloat16"]),
     data=st.data(),
 )
 def test_the_nearest_are_those_of_a_full_sort(
@@ -264,8 +264,9 @@ def test_the_nearest_are_those_of_a_full_sort(
         patch.setattr(exact, "_BLOCK", block)
         if multiplied_by == "a card in TF32":
             patch.setattr(exact, "product", product_in_tf32)
-        device = None if multiplied_by == "numpy" else "cpu"
-        found, scores = nearest(queries, documents, k, longest, device)
+        rounded = exact.rounded(documents) if multiplied_by == "bfloat16" else None
+        device = None if multiplied_by in ("numpy", "bfloat16") else "cpu"
+        found, scores = nearest(queries, documents, k, longest, device, rounded)
     assert found.tolist() == order.tolist()
     assert (scores == np.take_along_axis(full, order, axis=1)).all()
 

@@ -9,11 +9,13 @@ are the same for any blocks, shards, threads and devices.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anmi.ragged import Float32s, Int32s, Int64s, in_rows
+from anmi.retrieval.kinds import resolve_precision
 
 
 def best(full: Float32s, k: int) -> tuple[Int32s, Float32s]:
@@ -53,10 +55,12 @@ _CELLS: Final = 4_000_000
 _CARD_ROWS: Final = 8192
 # Scores from which on a product is worth starting torch and moving the documents to a card.
 _WORTH: Final = 2**26
-# Of lengths; what TF32 rounds off at most, once a torch that we do not own is set to use it. By
-# bfloat16 processors multiply five times as fast, but it hides which of ten times as many documents
-# are the nearest of a million, and the search takes two to five times as long.
+# Of lengths; what TF32 rounds off at most, once a torch that we do not own is set to use it.
 _CARD_SLACK: Final = 2.0**-8
+# What is rounded off a sum that is written in bfloat16, of its size.
+_GRAIN: Final = 2.0**-8 + 2.0**-15
+# Products from which on a processor that multiplies bfloat16 makes up for torch's start.
+_WORTH_ROUNDING: Final = 2**40
 _CARDS: Final = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 # Documents kept for each that is wanted before those below the threshold are dropped again.
 _KEPT: Final = 4
@@ -117,12 +121,58 @@ def card() -> str | None:
     return "cuda" if torch.cuda.is_available() else None
 
 
+class Rounded(NamedTuple):
+    """Vectors in bfloat16, which some processors multiply two to five times as fast.
+
+    Attributes
+    ----------
+    numbers
+        Bits of the vectors, uint16 [N, D].
+    errors
+        Length of what was rounded off each vector, float32 [N].
+    """
+
+    numbers: NDArray[np.uint16]
+    errors: Float32s
+
+
+def rounded(vectors: Float32s) -> Rounded:
+    """Round vectors, [N, D], to the nearest numbers of bfloat16.
+
+    Examples
+    --------
+    >>> numbers, errors = rounded(np.array([[1.0, 1.01]], np.float32))
+    >>> [f"{number:x}" for number in numbers[0]], round(float(errors[0]), 5)
+    (['3f80', '3f81'], 0.00219)
+    """
+    numbers = np.empty(vectors.shape, np.uint16)
+    errors = np.empty(len(vectors), np.float32)
+    for start in range(0, len(vectors), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        block = np.ascontiguousarray(vectors[rows])
+        bits = block.view(np.uint32)
+        is_odd = (bits >> 16) & 1
+        high_bits = (bits + 0x7FFF + is_odd) >> 16
+        numbers[rows] = high_bits
+        errors[rows] = lengths(block - (high_bits << 16).view(np.float32))
+    return Rounded(numbers, errors)
+
+
+def rounded_if_worth(vectors: Float32s | None, queries: int) -> Rounded | None:
+    """Return vectors in bfloat16 where so many queries are searched faster by them."""
+    if vectors is None or queries * vectors.size < _WORTH_ROUNDING or card():
+        return None
+    has_bfloat16 = resolve_precision("auto", "cpu") == "bfloat16"
+    return rounded(vectors) if has_bfloat16 else None
+
+
 def nearest(
     queries: Float32s,
     embeddings: Float32s,
     k: int,
     longest: float = 1.0,
     device: str | None = None,
+    rounded_embeddings: Rounded | None = None,
 ) -> tuple[Int32s, Float32s]:
     """Return the k nearest documents of each query.
 
@@ -137,6 +187,8 @@ def nearest(
     device
         Of torch, which multiplies; it changes no result. None: the card where there is one and
         enough to do, else NumPy.
+    rounded_embeddings
+        What the processor multiplies first, if anything; it changes no result.
 
     Returns
     -------
@@ -153,13 +205,14 @@ def nearest(
     embeddings = np.asarray(embeddings)
     documents = np.empty((len(queries), k), np.int32)
     scores = np.empty((len(queries), k), np.float32)
-    if device is None and len(queries) * len(embeddings) >= _WORTH:
+    is_rounded = rounded_embeddings is not None
+    if device is None and not is_rounded and len(queries) * len(embeddings) >= _WORTH:
         device = card()
     rows = _CARD_ROWS if device else _ROWS
     step = max(1, min(rows, _CELLS // max(k, 1)))
     for start in range(0, len(queries) if k else 0, step):
         block = np.ascontiguousarray(queries[start : start + step], np.float32)
-        candidates = _among_the_best(block, embeddings, k, longest, device)
+        candidates = _among_the_best(block, embeddings, k, longest, device, rounded_embeddings)
         # Vectors of a training that diverged are NaN, and nothing is near them.
         products = np.nan_to_num(similarities(block, embeddings, candidates), nan=-np.inf)
         order = np.lexsort((candidates, -products))[:, :k]
@@ -168,11 +221,20 @@ def nearest(
     return documents, scores
 
 
-def product(queries: Any, block: Float32s, room: Float32s) -> Any:
+def product(queries: Any, block: NDArray[Any], room: Float32s) -> Any:
     """Multiply with a block of documents where the queries are; NumPy does so into ``room``."""
     if isinstance(queries, np.ndarray):
         return np.matmul(queries, block.T, out=room[:, : len(block)])
+    if block.dtype == np.uint16:
+        products = queries @ _bfloat16(block).T
+        return products.float().numpy()
     return queries @ queries.new_tensor(np.ascontiguousarray(block)).T
+
+
+def _bfloat16(numbers: NDArray[np.uint16]) -> Any:
+    import torch
+
+    return torch.tensor(numbers.view(np.int16)).view(torch.bfloat16)
 
 
 def _kth_best(scores: Any, k: int) -> Float32s:
@@ -201,12 +263,53 @@ def _places(rows: Int64s, count: int) -> Int64s:
     return np.arange(len(rows)) - starts[rows]
 
 
+class _Factors(NamedTuple):
+    """What is multiplied, queries and documents, and by how much products may be too low.
+
+    That is ``error`` for each query, [Q], and of its size what ``grain`` says.
+    """
+
+    queries: Any
+    documents: NDArray[Any]
+    error: Float32s
+    grain: float = 0.0
+
+    @staticmethod
+    def of(
+        queries: Float32s,
+        embeddings: Float32s,
+        longest: float,
+        device: str | None,
+        rounded_embeddings: Rounded | None,
+    ) -> _Factors:
+        if rounded_embeddings is not None:
+            numbers, query_errors = rounded(queries)
+            document_error = np.fmax.reduce(rounded_embeddings.errors, initial=0)
+            error = lengths(queries) * document_error
+            error += query_errors * (np.float32(longest) + document_error)
+            return _Factors(_bfloat16(numbers), rounded_embeddings.numbers, error, _GRAIN)
+        left: Any = queries
+        if device:
+            import torch
+
+            left = torch.tensor(queries, device=device)
+        return _Factors(left, embeddings, np.zeros(len(queries), np.float32))
+
+    def lowest(self, scores: Float32s) -> Float32s:
+        """Return the products at which exact ones may reach these scores, [Q]."""
+        if not self.grain:
+            return scores
+        lowest = scores - self.error
+        return lowest - np.float32(self.grain) * (np.abs(scores) + self.error)
+
+
 def _among_the_best(
     queries: Float32s,
     embeddings: Float32s,
     k: int,
     longest: float,
     device: str | None,
+    rounded_embeddings: Rounded | None,
 ) -> Int32s:
     """Return all documents that, by rounding, may be among a query's k best, int32 [Q, ≥ k]."""
     count, size = embeddings.shape
@@ -214,22 +317,26 @@ def _among_the_best(
     reach = np.maximum(lengths(queries) * np.float32(longest), np.float32(1))
     rounding = 4 * size * np.finfo(np.float32).eps
     slack = reach * np.float32(rounding + _CARD_SLACK if device else rounding)
+    factors = _Factors.of(queries, embeddings, longest, device, rounded_embeddings)
     threshold = np.full(len(queries), -np.inf, np.float32)
     rows = np.zeros(0, np.int64)
     documents = np.zeros(0, np.int64)
     values = np.zeros(0, np.float32)
-    room = np.empty((0 if device else len(queries), min(_BLOCK, count)), np.float32)
-    left: Any = queries
-    if device:
-        import torch
-
-        left = torch.tensor(queries, device=device)
+    by_numpy = factors.queries is queries
+    room = np.empty((len(queries) if by_numpy else 0, min(_BLOCK, count)), np.float32)
     for start in range(0, count, _BLOCK):
-        block = embeddings[start : start + _BLOCK]
-        scores = product(left, block, room)
+        block = factors.documents[start : start + _BLOCK]
+        scores = product(factors.queries, block, room)
         if start == 0 and len(block) > k:
-            threshold = _kth_best(scores, k) - slack
-        row, column, high = _reaching(scores, threshold)
+            threshold = factors.lowest(_kth_best(scores, k)) - slack
+        row, column, high = _reaching(scores, factors.lowest(threshold))
+        if factors.grain:
+            table = _in_table(row, column + start, len(queries))
+            high = similarities(queries, embeddings, table)[row, _places(row, len(queries))]
+            is_high = high >= threshold[row]
+            row = row[is_high]
+            column = column[is_high]
+            high = high[is_high]
         rows = np.concatenate([rows, row])
         documents = np.concatenate([documents, column + start])
         values = np.concatenate([values, high])
@@ -246,8 +353,12 @@ def _among_the_best(
             rows = rows[is_above]
             documents = documents[is_above]
             values = values[is_above]
-    place = _places(rows, len(queries))
-    width = max(int(place.max(initial=-1)) + 1, k)
-    candidates = np.full((len(queries), width), -1, np.int32)
-    candidates[rows, place] = documents
-    return candidates
+    return _in_table(rows, documents, len(queries), k)
+
+
+def _in_table(rows: Int64s, documents: Int64s, count: int, width: int = 0) -> Int32s:
+    """Return the documents of each of ``count`` rows, which come in order; -1 in padding."""
+    place = _places(rows, count)
+    table = np.full((count, max(int(place.max(initial=-1)) + 1, width)), -1, np.int32)
+    table[rows, place] = documents
+    return table

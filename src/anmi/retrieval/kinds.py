@@ -112,10 +112,10 @@ def resolve_precision(precision: str, device_type: str | None = None) -> str:
     """Return ``bfloat16`` for ``auto`` where the device has it in hardware, else ``float32``."""
     if precision != "auto":
         return precision
-    import torch
-
     device_type = device_type or device()
     if device_type == "cuda":
+        import torch
+
         # A card that emulates it, as T4 and V100 do, is slower by it than in float32.
         has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
         return "bfloat16" if has_bfloat16 else "float32"

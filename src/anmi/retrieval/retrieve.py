@@ -105,6 +105,8 @@ class Retrieve:
         Theirs, float32 [N, D], compared by inner products; None where no encoder is asked.
     longest
         Largest norm of ``vectors``.
+    rounded
+        The same vectors in bfloat16 where that is faster; they change no result.
     approximate
         What searches the vectors in the place of matrix products, if anything does.
     related
@@ -135,6 +137,7 @@ class Retrieve:
     measured: int = 8
     passages: Int32s | None = None
     longest: float = 1.0
+    rounded: exact.Rounded | None = None
 
     def __call__(self, queries: Queries) -> Candidates:
         """Return the candidates of a shard."""
@@ -255,7 +258,13 @@ class Retrieve:
             nothing = np.zeros((len(queries.texts), 0), np.float32)
             return nothing.astype(np.int32), nothing
         if self.approximate is None:
-            return exact.nearest(queries.vectors, self.vectors, depth, self.longest)
+            return exact.nearest(
+                queries.vectors,
+                self.vectors,
+                depth,
+                self.longest,
+                rounded_embeddings=self.rounded,
+            )
         nearest, _ = self.approximate.search(queries.vectors, depth)
         # By the formula that all candidates are scored by.
         scores = np.nan_to_num(

@@ -184,6 +184,7 @@ def retrieve(
     reads_dense = "dense" in chosen.sources
     is_exact = dense_index.exact is not None
     documents = dense_index.exact if is_exact else document_embeddings
+    rounded = exact.rounded_if_worth(dense_index.exact if reads_dense else None, len(mined))
     search = Retrieve(
         bm25=bm25_index if "bm25" in chosen.sources else None,
         vectors=documents if reads_dense else None,
@@ -197,6 +198,7 @@ def retrieve(
         dense_ranks=chosen.deepest_rank("dense_rank"),
         measured=dense.positives,
         longest=dense_index.longest,
+        rounded=rounded,
         passages=cut_from(corpus),
     )
     candidates = make_blocks(engine, search, shards, description="retrieving", total=len(mined))
