@@ -60,7 +60,7 @@ _CARD_SLACK: Final = 2.0**-8
 # What is rounded off a sum that is written in bfloat16, of its size.
 _GRAIN: Final = 2.0**-8 + 2.0**-15
 # Products from which on a processor that multiplies bfloat16 makes up for torch's start.
-_WORTH_ROUNDING: Final = 2**40
+_WORTH_ROUNDING: Final = 2**42
 _CARDS: Final = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 # Documents kept for each that is wanted before those below the threshold are dropped again.
 _KEPT: Final = 4
