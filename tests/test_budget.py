@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # them a line, 2 % empty names, 40 packed assignments, 10 long functions and no line over 100 columns, in
 # 230 files; 25 recipes, 23,000 lines of tests, 4,500 lines of benchmarks and 25,000 words of docs.
 MOST: Final = {
-    "tokens": 307_700,
+    "tokens": 307_660,
     "tokens a line": 8.95,
     "empty names, %": 0.1,
     "fmt: skip": 3,

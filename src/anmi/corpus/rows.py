@@ -263,8 +263,6 @@ class _Record(NamedTuple):
                 return ""
             if kind == "id" and isinstance(value, int) and not isinstance(value, bool):
                 return str(value)
-            if kind != "id" and isinstance(value, str):
-                return clean(value)
             texts = [text for _, text in self._texts_in(name)]
             text = texts[0] if texts else ""
             if len(texts) > 1 or (kind == "id" and not text.strip()):

@@ -281,8 +281,8 @@ _LOOKALIKES: Final = str.maketrans("асеорхуіјѕһԁԛԝοανικρτυ
 _OPENING: Final = "([{\"'`"
 _CLOSING: Final = ".,;:!?)]}\"'`"
 _BRACKETS: Final = {")": "(", "]": "[", "}": "{"}
-# Texts, which bounds memory.
-_NORMALISED_AT_ONCE: Final = 16_384
+# Texts whose words are cut together, each once; bounds memory.
+CUT_AT_ONCE: Final = 16_384
 # A hyphen that joins words and a comma say no more than a blank, unless they stand between digits.
 _JOINT: Final = re.compile(r"(?<=[^\W\d])-(?=\w)|(?<=\d)-(?=[^\W\d])|(?<!\d),|,(?!\d)")
 # Where no blanks part words, punctuation does.
@@ -316,8 +316,6 @@ def normalised(text: str) -> str:
 def _normalised_token(token: str) -> str:
     """Return the normalised words of what stands between two blanks."""
     if token.isascii():
-        if token.isalnum():
-            return token.lower()
         # These characters are composed already and none of them vanishes.
         folded = token.encode().lower().translate(_ASCII_BLANKS).decode()
     else:
@@ -425,15 +423,16 @@ def runs_of(texts: Sequence[str]) -> tuple[list[str], Int32s, Int64s]:
 def normalised_forms(texts: Texts) -> pa.LargeStringArray:
     """Return the :func:`normalised` texts as an Arrow array.
 
-    What stands between two blanks is normalised once for some thousand texts.
+    What stands between two blanks is normalised once for :data:`CUT_AT_ONCE` texts.
     """
     values = arrow(texts)
-    starts = range(0, len(values), _NORMALISED_AT_ONCE)
-    blocks = [_forms(values[start : start + _NORMALISED_AT_ONCE].to_pylist()) for start in starts]
+    starts = range(0, len(values), CUT_AT_ONCE)
+    blocks = [_forms(values[start : start + CUT_AT_ONCE].to_pylist()) for start in starts]
     return pa.concat_arrays([pa.array([], pa.large_string()), *blocks])
 
 
 def _forms(texts: list[str]) -> pa.LargeStringArray:
+    """Return the normalised texts; each different word is normalised once."""
     plain_texts = [_without_markup(text) for text in texts]
     runs, places, starts = runs_of(plain_texts)
     forms = pa.array([_normalised_token(run) for run in runs], pa.large_string())

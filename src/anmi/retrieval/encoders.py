@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from anmi.corpus.texts import Texts
+from anmi.corpus.texts import CUT_AT_ONCE, Texts
 from anmi.engine.progress import Progress
 from anmi.engine.threads import in_threads, limited
 from anmi.errors import AnmiError, enough_memory, first_line, nearest
@@ -66,8 +66,6 @@ STATIC_DIMENSIONS: Final = 256
 STORED: Final[Number] = "float16"
 DEFAULTS: Final = EncoderSettings()
 _TEXTS_PER_COMMIT: Final = 1024
-# Of a table, which cuts each word of so many texts once.
-_LOOKED_UP_PER_COMMIT: Final = 16_384
 # Packages that a network's vectors, and the hash of what changes them, depend on.
 _DEFINING: Final = ("torch", "transformers", "sentence-transformers", "tokenizers")
 
@@ -335,11 +333,11 @@ class Encoder:
             return self.prefix(self.embed(list(texts), role), dimensions)
         # Each commit is a wait for the disk; several workers are to have some of even a small
         # change.
-        static = is_static(model)
-        texts_per_commit = _LOOKED_UP_PER_COMMIT if static else kinds.texts_per_block(model)
+        is_table = is_static(model)
+        texts_per_commit = CUT_AT_ONCE if is_table else kinds.texts_per_block(model)
         if self.run is None:
             texts_per_commit = max(_TEXTS_PER_COMMIT, texts_per_commit)
-        vectors = self._stored(texts, role, description, texts_per_commit, not static)
+        vectors = self._stored(texts, role, description, texts_per_commit, not is_table)
         return self.prefix(vectors, dimensions)
 
     def _stored(

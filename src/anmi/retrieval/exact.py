@@ -158,9 +158,9 @@ def rounded(vectors: Float32s) -> Rounded:
     return Rounded(numbers, errors)
 
 
-def rounded_if_worth(vectors: Float32s | None, queries: int) -> Rounded | None:
+def rounded_if_worth(vectors: Float32s | None, query_count: int) -> Rounded | None:
     """Return vectors in bfloat16 where so many queries are searched faster by them."""
-    if vectors is None or queries * vectors.size < _WORTH_ROUNDING or card():
+    if vectors is None or query_count * vectors.size < _WORTH_ROUNDING or card():
         return None
     has_bfloat16 = resolve_precision("auto", "cpu") == "bfloat16"
     return rounded(vectors) if has_bfloat16 else None
@@ -299,8 +299,8 @@ class _Factors(NamedTuple):
         """Return the products at which exact ones may reach these scores, [Q]."""
         if not self.grain:
             return scores
-        lowest = scores - self.error
-        return lowest - np.float32(self.grain) * (np.abs(scores) + self.error)
+        grain = np.float32(self.grain) * (np.abs(scores) + self.error)
+        return scores - self.error - grain
 
 
 def _among_the_best(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from anmi.candidates import PADDING
-from anmi.corpus.texts import runs_of
+from anmi.corpus.texts import CUT_AT_ONCE, runs_of
 from anmi.errors import AnmiError
 from anmi.files import read_json, write_json
 from anmi.ragged import Float32s, Int32s, Int64s, read_table, table_bytes
@@ -36,8 +36,6 @@ _B: Final = 0.4
 # What a tokeniser gives: words, or their numbers.
 Term = TypeVar("Term", str, int)
 Cut: TypeAlias = Callable[[Sequence[str]], list[list[Term]]]
-# Texts, which bounds memory.
-_CUT_AT_ONCE: Final = 16_384
 
 
 @dataclass(frozen=True)
@@ -256,8 +254,8 @@ def counted_texts(
     run_numbers.default_factory = run_numbers.__len__
     run_counts = sparse.csr_matrix((0, 1), dtype=np.float32)
     blocks = [sparse.csr_matrix((0, 1), dtype=np.float32)]
-    for start in range(0, len(texts), _CUT_AT_ONCE):
-        block = texts[start : start + _CUT_AT_ONCE]
+    for start in range(0, len(texts), CUT_AT_ONCE):
+        block = texts[start : start + CUT_AT_ONCE]
         if not alone:
             blocks.append(counted(tokenize(block), vocabulary, grow=True))
             continue

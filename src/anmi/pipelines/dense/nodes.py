@@ -94,11 +94,7 @@ def encode_collection(
     name = params.encoder or encoder
     settings = params.of(encoders.place_of(name, corpus_encoder))
     opened = Encoder(settings, store.path / "models", store)
-    # Other processes are not asked where one has the GPU, nor other machines for a table, which
-    # they may not have.
-    is_local = engine.kind == "local"
-    is_shared = is_local if is_static(opened.model) else device(params.device) == "cpu"
-    if engine.ray_gpus or is_shared:
+    if _is_shared(opened.model, engine, params.device):
         opened.run = partial(map_shards, engine)
     is_read = "dense" in chosen.sources
     if not is_read:
@@ -120,6 +116,15 @@ def encode_collection(
         "query_embeddings": vectors(query_texts, "query", "queries"),
         "encoder_info": info | {"computed_by": opened.precision},
     }
+
+
+def _is_shared(model: Any, engine: EngineParams, device_name: str | None) -> bool:
+    """Return whether other processes are to encode, too."""
+    if is_static(model):
+        # Other machines may not have the table.
+        return engine.kind == "local"
+    # One process has the GPU.
+    return engine.ray_gpus or device(device_name) == "cpu"
 
 
 def build_dense_index(
